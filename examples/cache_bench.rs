@@ -3,10 +3,10 @@
 //!
 //! Every connection sends a request, or `--depth` requests together, waits for the replies, and
 //! sends the next. So the operations per second follow from the latency, which is that of all
-//! requests that were sent together. Keys follow Zipf's law, the same ones in the same order for every
-//! server. A get that misses is followed by a set of its key, as in a cache; these sets come on top
-//! of the share `--sets`. Before the timed part every key is written once. Prints `name value`
-//! lines, which `ci/against-memcached.sh` compares.
+//! requests that were sent together. Keys follow Zipf's law, the same ones in the same order for
+//! every server. A get that misses is followed by a set of its key, as in a cache; these sets come
+//! on top of the share `--sets`. Before the timed part every key is written once. Prints `name
+//! value` lines, which `ci/against-memcached.sh` compares.
 //!
 //! A change must ensure that it speaks only the classic commands, so that any memcached can be
 //! measured.

@@ -48,9 +48,9 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), for `new`, but `NotFound` if it is vacant and ends with a slash;
-    /// [`ErrorKind::CrossesDevices`];
-    /// [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
+    /// As [`create`](Self::create), for `new`, but `NotFound` if it is vacant and ends with a
+    /// slash; [`ErrorKind::CrossesDevices`]; [`ErrorKind::NotFound`] and
+    /// [`ErrorKind::IsADirectory`] for `old`.
     #[doc(alias = "vfs_link")]
     pub fn link(&self, old: &[u8], new: &[u8]) -> Result<DentryRef<'_>, Error> {
         let file = self.resolve(old, &self.sb.group).and_then(|file| file.ok_or(ErrorKind::NotFound));
