@@ -427,7 +427,8 @@ impl Connection {
                     commands::get(&mut self.session, key);
                     ControlFlow::Continue(())
                 }
-                Step::Command(command) => commands::run(&mut self.session, command).await?,
+                // Boxed: all idle connections would hold room for the largest command.
+                Step::Command(command) => Box::pin(commands::run(&mut self.session, command)).await?,
                 Step::Store(request) => commands::store(&mut self.session, request).await,
                 Step::Plain(PlainStep::Set { command, value }) => {
                     if !commands::set(&mut self.session, &command, value) {
