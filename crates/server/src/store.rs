@@ -224,21 +224,21 @@ impl Store {
         self.cache.retain(|_, _| true);
     }
 
-    /// Calls `look` with the value under `key` and sets its expiry, as one step, and returns the
-    /// last result of `look`, which may run more than once. Counts as a use of the value.
-    pub fn touch<R>(&self, key: &[u8], expiry: Expiry, look: impl FnMut(&Value) -> R) -> Option<R> {
-        let seen = self.touch_found(key, expiry, look).ok();
-        if seen.is_none() {
+    /// Sets the expiry of the value under `key`, which counts as a use of the value, and returns
+    /// whether there is one.
+    pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        let is_found = self.touch_and_look(key, expiry, |_| ()).is_ok();
+        if !is_found {
             // A touch is no read, also of an expired value.
             self.removal_stats.forget_expired();
         }
-        seen
+        is_found
     }
 
     /// Returns the value under `key` and sets its expiry, as one step. Counts as a read of the
     /// tenant and as a use of the value.
     pub fn read_and_touch(&self, key: &[u8], expiry: Expiry) -> Option<Value> {
-        let value = self.touch_found(key, expiry, Value::clone);
+        let value = self.touch_and_look(key, expiry, Value::clone);
         if let Err(is_flushed) = value {
             self.removal_stats.missed(self.hasher.hash(key), is_flushed);
         }
@@ -246,8 +246,10 @@ impl Store {
         value.ok()
     }
 
-    /// As [`touch`](Self::touch); if there is no value, returns whether a flushed one was found.
-    fn touch_found<R>(&self, key: &[u8], expiry: Expiry, mut look: impl FnMut(&Value) -> R) -> Result<R, bool> {
+    /// Calls `look` with the value under `key` and sets its expiry, as one step, and returns the
+    /// last result of `look`, which may run more than once; if there is no value, whether a flushed
+    /// one was found.
+    fn touch_and_look<R>(&self, key: &[u8], expiry: Expiry, mut look: impl FnMut(&Value) -> R) -> Result<R, bool> {
         let mut seen = Err(false);
         // No value is inserted, so the computation cannot be rejected.
         let _touched = self.cache.entry(self.hasher.hash(key)).and_compute(|current| {

@@ -9,7 +9,7 @@ use crate::session::Session;
 /// Answers `TOUCHED` or `NOT_FOUND`.
 pub fn touch(session: &mut Session, key: &[u8], exptime: i64, noreply: bool) {
     let full_key = session.namespace.qualify(key);
-    let found = session.server.store.touch(&full_key, Expiry::of(exptime), |_| ()).is_some();
+    let found = session.server.store.touch(&full_key, Expiry::of(exptime));
     session.counts.count(Counter::CmdTouch);
     session.counts.count(if found { Counter::TouchHits } else { Counter::TouchMisses });
     session.answer(noreply, if found { "TOUCHED" } else { "NOT_FOUND" });

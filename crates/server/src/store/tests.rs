@@ -28,7 +28,7 @@ fn flushed_values_are_absent_before_they_are_dropped() {
             && store.find(b"k").is_none()
             && store.peek(b"k").is_none()
             && store.inspect(b"k", |_| ()).is_none()
-            && store.touch(b"k", Expiry::Never, |_| ()).is_none()
+            && !store.touch(b"k", Expiry::Never)
             && keys().is_empty()
     };
     put(None, b"1");
@@ -160,12 +160,12 @@ fn a_new_expiry_is_that_of_the_value_that_was_shown() {
         store.remove(b"k");
         assert!(store.try_set(b"k", Expiry::Never, 0, b"0"));
         let mut values = [b"1", b"2"].into_iter();
-        let seen = store.touch(b"k", expiry, |value| {
+        let seen = store.touch_and_look(b"k", expiry, |value| {
             // As by another client.
             values.next().inspect(|value| assert!(store.try_set(b"k", Expiry::Never, 0, *value)));
             value.first().to_vec()
         });
-        assert_eq!((seen.as_deref(), left()), (Some(&b"2"[..]), (expiry == hour).then_some(true)));
+        assert_eq!((seen.ok().as_deref(), left()), (Some(&b"2"[..]), (expiry == hour).then_some(true)));
         assert!(store.try_set(b"k", Expiry::Never, 0, b"0"));
         assert_eq!(update(expiry).as_deref(), Some(&b"2"[..]));
         assert_eq!(left(), (expiry == hour).then_some(true));
@@ -198,7 +198,7 @@ fn of_two_keys_with_one_hash_the_later_stays() {
         all[0].is_some()
     };
     assert!(is_live(b"a") && !is_live(b"b"));
-    assert!(store.touch(b"b", Expiry::Past, |_| ()).is_none() && is_live(b"a"));
+    assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
     assert!(!store.remove(b"b") && is_live(b"a"), "a removal removes no value of another key");
     assert_eq!(edit(b"new:b", Edit::Touch(Expiry::Past)), None);
     assert!(is_live(b"a") && store.tenants().len() == 1, "an update that stores nothing creates no tenant");
