@@ -98,6 +98,20 @@ fn connections_and_errors_are_logged_with_v() {
 }
 
 #[test]
+fn replies_without_a_log_are_not_logged_later() {
+    let server = Server::start(&["-vv", "-t", "1"]);
+    let (client, other) = (server.connect(), server.connect());
+    exchange(&other, "version\r\n", "\r\n").unwrap();
+    exchange(&client, "verbosity 0\r\n", "OK\r\n").unwrap();
+    // Plain commands, after the other connection has begun to record its replies.
+    exchange(&other, "set silent 0 0 1\r\nx\r\nget silent\r\n", "END\r\n").unwrap();
+    exchange(&client, "verbosity 2\r\n", "OK\r\n").unwrap();
+    exchange(&other, "get loud\r\nquit\r\n", "END\r\n").unwrap();
+    let log = server.wait_for_log("<3 connection closed");
+    assert!(log.contains("<3 get loud") && !log.contains("silent") && !log.contains("STORED"), "{log}");
+}
+
+#[test]
 fn passwords_are_not_logged() {
     let path = std::env::temp_dir().join(format!("lowwater-log-users-{}", std::process::id()));
     std::fs::write(&path, "shop:hunter2\n").unwrap();
