@@ -149,7 +149,8 @@ fn an_update_does_not_extend_an_idle_time() {
 
 #[test]
 fn a_computation_may_set_the_time_to_live() {
-    let cache = idling_by_hand(&ManualClock::new());
+    let clock = ManualClock::new();
+    let cache = idling_by_hand(&clock);
     let hour = Duration::from_secs(3_600);
     let compute = |op: Op<u64>| cache.entry(1).time_to_live(hour * 9).and_compute(|_| op).unwrap();
     assert_eq!(compute(Op::Touch(Some(hour))), Computed::Kept);
@@ -163,6 +164,13 @@ fn a_computation_may_set_the_time_to_live() {
     assert_eq!(compute(Op::Touch(Some(hour))), Computed::Kept);
     assert_eq!(compute(Op::Touch(None)), Computed::Kept);
     assert_eq!((left(&cache, 1), cache.get(&1)), (None, Some(2)));
+    assert_eq!(compute(Op::Touch(Some(Duration::MAX))), Computed::Kept);
+    assert_eq!((left(&cache, 1), cache.get(&1)), (None, Some(2)), "longer than any time that can be stored");
+    for op in [Op::Touch(Some(Duration::ZERO)), Op::PutFor(3, Some(Duration::ZERO))] {
+        compute(op);
+        clock.advance(Duration::from_secs(1));
+        assert!(!cache.contains_key(&1), "no time is left after {op:?}");
+    }
 }
 
 #[test]
