@@ -6,21 +6,15 @@
 //! A change must ensure that the rows are read from a table: rows in the memory table are no
 //! blocks.
 
-#[path = "../../../crates/adapters/tests/common/ours.rs"]
-mod ours;
+mod rows;
 
 use std::path::PathBuf;
 
 use lowwater::ByteSize;
-use lowwater_adapters::{adapt, Adapted, Evict};
-use ours::{ask_ours, ours, runtime, Keys};
+use lowwater_adapters::Evict;
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Options, DB};
+use rows::{Rows, KEYS, VALUE};
 
-const BUDGET: ByteSize = ByteSize::mib(4);
-/// The bytes of a value: one row fills a block.
-const VALUE: usize = 4000;
-/// Rows, and keys of the cache: three times the budget.
-const KEYS: u64 = 3 * BUDGET.get() / VALUE as u64;
 /// The capacity with which the block cache is made: the runtime alone bounds it.
 const UNBOUNDED: usize = 1 << 30;
 
@@ -32,7 +26,7 @@ struct Blocks {
     folder: PathBuf,
 }
 
-impl Blocks {
+impl Rows for Blocks {
     /// Writes the rows into a table, and opens it again, so that no block is cached.
     fn open(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("lowwater-{name}-{}.rocksdb", std::process::id()));
@@ -81,50 +75,12 @@ impl Evict for Blocks {
     }
 }
 
-fn read(blocks: &Adapted<Blocks>, key: u64) {
-    blocks.update(|blocks| blocks.read(key));
-}
-
 #[test]
 fn the_block_cache_gives_way() {
-    let runtime = runtime(BUDGET);
-    let blocks = adapt(&runtime, "rocksdb", Blocks::open("gives-way")).unwrap();
-    (0..KEYS).for_each(|key| read(&blocks, key));
-    let full = blocks.weight();
-    assert!(full.get() * 10 >= BUDGET.get() * 8, "all rows were read, and the block cache holds {full:#}");
-    assert!(full <= BUDGET, "the block cache holds {full:#}");
-    let ours = ours(&runtime);
-    let mut keys = Keys::new(1, KEYS);
-    (0..6 * KEYS).for_each(|_| ask_ours(&ours, keys.next(), VALUE));
-    let left = blocks.weight();
-    println!("{left:#} of {full:#} are left");
-    assert!(left.get() * 4 <= full.get(), "{left:#} of {full:#} are left, though no row is read");
+    rows::gives_way::<Blocks>();
 }
 
 #[test]
 fn the_block_cache_takes_its_share() {
-    for is_first in [true, false] {
-        let runtime = runtime(BUDGET);
-        let blocks = adapt(&runtime, "rocksdb", Blocks::open("share")).unwrap();
-        let ours = ours(&runtime);
-        for key in 0..KEYS {
-            match is_first {
-                true => read(&blocks, key),
-                false => ask_ours(&ours, key, VALUE),
-            }
-        }
-        let (mut keys, mut held) = (Keys::new(2, KEYS), [0, 0]);
-        for n in 0..16 * KEYS {
-            read(&blocks, keys.next());
-            ask_ours(&ours, keys.next(), VALUE);
-            if n >= 8 * KEYS && n % 20 == 0 {
-                held[0] += blocks.weight().get();
-                held[1] += ours.stats().bytes.get();
-            }
-        }
-        assert!(runtime.root().usage() <= BUDGET);
-        let share = held[0] as f64 / (held[0] + held[1]) as f64;
-        println!("share {share:.2}, first {is_first}");
-        assert!((0.40..=0.60).contains(&share), "the block cache holds {share} of both, first {is_first}");
-    }
+    rows::takes_its_share::<Blocks>();
 }

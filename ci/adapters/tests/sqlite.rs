@@ -7,22 +7,16 @@
 //! A change must ensure that the database is in a file: pages of a database in memory are the data,
 //! and cannot be evicted.
 
-#[path = "../../../crates/adapters/tests/common/ours.rs"]
-mod ours;
+mod rows;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use lowwater::ByteSize;
-use lowwater_adapters::{adapt, Adapted, Evict};
-use ours::{ask_ours, ours, runtime, Keys};
+use lowwater_adapters::Evict;
+use rows::{Rows, KEYS, VALUE};
 use rusqlite::{ffi, Connection};
 
-const BUDGET: ByteSize = ByteSize::mib(4);
-/// The bytes of a value: one row fills a page.
-const VALUE: usize = 4000;
-/// Rows, and keys of the cache: three times the budget.
-const KEYS: u64 = 3 * BUDGET.get() / VALUE as u64;
 /// The size in pages with which the connection is opened: the runtime alone bounds it.
 const UNBOUNDED: u64 = 1 << 20;
 /// The bytes of a page of 4096 bytes with SQLite's headers, rounded up.
@@ -34,7 +28,7 @@ struct Pages {
     file: PathBuf,
 }
 
-impl Pages {
+impl Rows for Pages {
     /// Writes the rows, and opens the file again, so that no page is cached.
     fn open(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("lowwater-{name}-{}.sqlite", std::process::id()));
@@ -91,50 +85,12 @@ impl Evict for Pages {
     }
 }
 
-fn read(pages: &Adapted<Pages>, key: u64) {
-    pages.update(|pages| pages.read(key));
-}
-
 #[test]
 fn the_page_cache_gives_way() {
-    let runtime = runtime(BUDGET);
-    let pages = adapt(&runtime, "sqlite", Pages::open("gives-way")).unwrap();
-    (0..KEYS).for_each(|key| read(&pages, key));
-    let full = pages.weight();
-    assert!(full.get() * 10 >= BUDGET.get() * 8, "the connection has read all rows, and holds {full:#}");
-    assert!(full <= BUDGET, "the connection holds {full:#}");
-    let ours = ours(&runtime);
-    let mut keys = Keys::new(1, KEYS);
-    (0..6 * KEYS).for_each(|_| ask_ours(&ours, keys.next(), VALUE));
-    let left = pages.weight();
-    println!("{left:#} of {full:#} are left");
-    assert!(left.get() * 4 <= full.get(), "{left:#} of {full:#} are left, though no row is read");
+    rows::gives_way::<Pages>();
 }
 
 #[test]
 fn the_page_cache_takes_its_share() {
-    for is_first in [true, false] {
-        let runtime = runtime(BUDGET);
-        let pages = adapt(&runtime, "sqlite", Pages::open("share")).unwrap();
-        let ours = ours(&runtime);
-        for key in 0..KEYS {
-            match is_first {
-                true => read(&pages, key),
-                false => ask_ours(&ours, key, VALUE),
-            }
-        }
-        let (mut keys, mut held) = (Keys::new(2, KEYS), [0, 0]);
-        for n in 0..16 * KEYS {
-            read(&pages, keys.next());
-            ask_ours(&ours, keys.next(), VALUE);
-            if n >= 8 * KEYS && n % 20 == 0 {
-                held[0] += pages.weight().get();
-                held[1] += ours.stats().bytes.get();
-            }
-        }
-        assert!(runtime.root().usage() <= BUDGET);
-        let share = held[0] as f64 / (held[0] + held[1]) as f64;
-        println!("share {share:.2}, first {is_first}");
-        assert!((0.40..=0.60).contains(&share), "the connection holds {share} of both, first {is_first}");
-    }
+    rows::takes_its_share::<Pages>();
 }
