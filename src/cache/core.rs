@@ -433,7 +433,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// from the index meanwhile, or there is no memory for the list.
     pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<ByteSize> {
         let (node, guard) = (handle.node(), pin());
-        let record = self.index.borrow(&handle, &guard);
+        let mut record = self.index.borrow(&handle, &guard);
+        // Its insert is about to end, or another one has moved it to another segment.
+        while record.is_none() && handle.is_indexed() {
+            record = self.index.borrow(&handle, &guard);
+        }
         let is_indexed = record.is_some_and(Record::is_indexed);
         let handle = match (record, is_indexed) {
             (Some(record), true) => match self.queues.add(handle, memcg, node, &guard) {

@@ -294,17 +294,35 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Borrows the object of a handle for as long as the guard exists, even if the handle is
-    /// dropped meanwhile. Returns `None` if the handle's object is in another slab, or was never in
-    /// an index.
-    pub fn borrow<'g>(&'g self, slot: &Slot<T>, _guard: &'g Guard) -> Option<&'g T> {
+    /// dropped meanwhile. Returns `None` if the handle's object is in another slab, was never in an
+    /// index, or is being inserted at the moment: the caller of the insert may get it back and take
+    /// it out of its slot. May also return `None` if a concurrent insert moves the object to
+    /// another segment. O(1) for an object that has left the index, O(objects) for one in it.
+    pub fn borrow<'g>(&'g self, slot: &Slot<T>, guard: &'g Guard) -> Option<&'g T> {
         if !self.slab.has(slot) || !slot.state().was_seen() {
             return None;
         }
-        // SAFETY: the handle exists at this moment. An object that readers may have seen is not
-        // moved out of its slot (`Slot::into_inner`). It is dropped only after every reader has
-        // left that was inside when its handle was dropped, and `_guard` is such a reader; or
-        // together with its slab, which is borrowed for `'g`.
+        // An object that is marked as indexed may have the mark for its first insert, which can
+        // still be refused. Once its number is in the index, that is over.
+        if slot.state().is_indexed() && !self.shows(slot, guard) {
+            return None;
+        }
+        // SAFETY: the handle exists at this moment. The object was in an index: it is there now, or
+        // has left it with the mark that readers may have seen it, which an insert that is refused
+        // does not leave behind. Such an object is not moved out of its slot (`Slot::into_inner`).
+        // It is dropped only after every reader has left that was inside when its handle was
+        // dropped, and `guard` is such a reader; or together with its slab, which is borrowed for
+        // `'g`.
         Some(unsafe { slot.0.as_ref() })
+    }
+
+    /// Returns whether a walk over the index finds the object of this handle.
+    fn shows(&self, slot: &Slot<T>, guard: &Guard) -> bool {
+        let (mut at, mut is_there) = (Cursor::new(), false);
+        while !at.is_done() && !is_there {
+            self.visit(&mut at, guard, |object| is_there |= ptr::eq(object, &**slot));
+        }
+        is_there
     }
 
     /// Calls `f` with the object with `hash` for which `is` returns true, under the lock that a

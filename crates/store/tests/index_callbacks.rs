@@ -205,3 +205,32 @@ fn a_handle_may_be_dropped_inside_the_removal_of_its_entry() {
     drop(guard);
     collect_until(&index, &dropped, 2);
 }
+
+/// A refused object may be taken out of its slot, so nobody may still borrow it.
+#[test]
+fn an_object_whose_insert_may_be_refused_is_not_borrowed() {
+    let (index, dropped) = (ExtendibleIndex::new(), Arc::new(AtomicU64::new(0)));
+    let is = |there: &Entry, new: &Entry| there.key == new.key;
+    let guard = pin();
+    put(&index, entry(&index, 1, &dropped), &guard, drop);
+    let present = index.get(hash(1), &guard, |entry| entry.key == 1).unwrap();
+    let refuse = |slot: Slot<Entry>| -> Result<(), _> {
+        assert!(index.borrow(&slot, &guard).is_none(), "the insert can still be refused");
+        Err(slot)
+    };
+    let inserted = index.insert(entry(&index, 2, &dropped), hash(2), &guard, is, &hasher, |slot, _| refuse(slot));
+    let Err(InsertError::Refused(slot)) = inserted else { panic!("not refused") };
+    assert!(slot.into_inner().is_ok());
+    let replaced = index.replace(entry(&index, 1, &dropped), hash(1), &guard, present, |slot, _| refuse(slot));
+    let Err(InsertError::Refused(slot)) = replaced else { panic!("not refused") };
+    assert!(slot.into_inner().is_ok());
+
+    // One that is or was in the index is.
+    let mut kept = None;
+    put(&index, entry(&index, 3, &dropped), &guard, |slot| kept = Some(slot));
+    let kept = kept.unwrap();
+    assert!(index.borrow(&kept, &guard).is_some_and(|entry| entry.key == 3));
+    assert!(remove(&index, 3));
+    assert!(index.borrow(&kept, &guard).is_some_and(|entry| entry.key == 3));
+    assert!(kept.into_inner().is_err(), "readers may have seen it");
+}
