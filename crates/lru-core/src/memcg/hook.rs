@@ -8,18 +8,23 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
 
 use crate::fallible::{try_push, TryArc};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::unwind::to_the_end;
 
+/// The number of the next tree. Not the tree's address, which another tree may get later: an id of
+/// the first one would remove a hook of the other.
+static NEXT_TREE: AtomicUsize = AtomicUsize::new(0);
+
 /// The number of a hook, for [`MemcgTree::remove_hook`](crate::MemcgTree::remove_hook). Never
-/// reused within a tree.
+/// reused; an id of another tree removes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HookId {
     number: u64,
-    /// The address of the tree's hooks: an id of another tree removes nothing.
+    /// The number of the tree.
     tree: usize,
 }
 
@@ -72,16 +77,18 @@ impl<H: ?Sized> HookEntry<H> {
 /// The hooks of a tree, called in the order in which they were added; see the module.
 pub(super) struct Hooks<H: ?Sized>(Mutex<HookList<H>>);
 
-/// The list of hooks, and the number of the next hook.
+/// The list of hooks, and the id of the next hook.
 struct HookList<H: ?Sized> {
     /// `None` if empty.
     list: Option<TryArc<Vec<HookEntry<H>>>>,
-    next: u64,
+    next: HookId,
 }
 
 impl<H: ?Sized> Hooks<H> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(HookList { list: None, next: 0 }))
+        // Relaxed: only the uniqueness of the number matters.
+        let tree = NEXT_TREE.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        Self(Mutex::new(HookList { list: None, next: HookId { number: 0, tree } }))
     }
 
     /// Adds a hook. `None` if there is no memory.
@@ -96,10 +103,10 @@ impl<H: ?Sized> Hooks<H> {
 
     fn try_add_shared(&self, hook: SharedHook<H>) -> Option<HookId> {
         let mut hooks = self.0.lock();
-        let id = HookId { number: hooks.next, tree: core::ptr::from_ref(self).addr() };
+        let id = hooks.next;
         let list = hooks.try_copy(Some(HookEntry::new(id, hook.clone())));
         let old = list.map(|list| {
-            hooks.next += 1;
+            hooks.next.number += 1;
             hooks.list.replace(list)
         });
         // The old list, or `hook` if there was no memory, may be the last reference to a hook,

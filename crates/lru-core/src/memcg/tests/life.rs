@@ -172,6 +172,22 @@ fn hooks_are_called_in_order_while_the_parent_is_online() {
     assert_eq!((first.0.lock().len(), second.0.lock().len()), (1, 2));
 }
 
+/// The allocator may give a tree the memory of a dropped one.
+#[test]
+fn an_id_of_a_dropped_tree_removes_nothing() {
+    for _ in 0..100 {
+        let old = MemcgTree::new(0);
+        let stale = old.add_hook(Arc::new(Recorder(Mutex::new(Vec::new()), "old")));
+        drop(old);
+        let tree = MemcgTree::new(0);
+        let hook = Arc::new(Recorder(Mutex::new(Vec::new()), "new"));
+        assert_ne!(tree.add_hook(hook.clone()), stale);
+        tree.remove_hook(stale);
+        tree.root().create("a").unwrap().create("b").unwrap().offline().unwrap();
+        assert_eq!(hook.0.lock().len(), 1);
+    }
+}
+
 #[test]
 #[cfg(feature = "std")]
 fn a_hook_that_panics_does_not_keep_the_parent() {
