@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use lowwater_lru_core::list_lru::Swept;
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, MemcgTree, NodeId};
-use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{Count, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
+use lowwater_shrinker::{ReclaimReason, Watermarks};
 
 const N0: NodeId = NodeId::ZERO;
 
@@ -79,6 +79,25 @@ fn s25_lists_that_emptied_without_pressure_leave_neither_lists_nor_bits() {
     assert_eq!(bytes(), before, "to the byte");
     pages.0.add(page(), &groups[3], N0).unwrap();
     assert_eq!(registry.drop_caches(), 1, "an object that is added after a sweep is found");
+}
+
+#[test]
+fn a_reclaimer_takes_every_time_between_sweeps() {
+    for time in [Duration::ZERO, Duration::MAX] {
+        let tree = MemcgTree::new(0);
+        let topology = Arc::new(Fixed::new(1));
+        let config = RegistryConfig::with_topology(topology.clone()).sweep_every(time);
+        let registry = Registry::with_config(&tree, config);
+        let reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(ByteSize::mib(1))).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while reclaimer.stats()[0].wakeups == 0 {
+            assert!(Instant::now() < until, "the thread does not work with {time:?}");
+            reclaimer.wake(tree.root(), ReclaimReason::Manual(ByteSize::ZERO));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Panics if a thread has panicked.
+        drop(reclaimer);
+    }
 }
 
 #[test]

@@ -204,9 +204,10 @@ impl WakeQueue {
         self.drain(&mut self.state.lock())
     }
 
-    /// As [`take`](Self::take), but returns no requests after `time` without any.
+    /// As [`take`](Self::take), but returns no requests after `time` without any. A time whose end
+    /// the clock cannot represent never ends.
     pub(super) fn take_within(&self, time: core::time::Duration) -> Option<Vec<WakeRequest>> {
-        let until = std::time::Instant::now() + time;
+        let Some(until) = std::time::Instant::now().checked_add(time) else { return self.take() };
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
             if !state.soon.is_empty() {

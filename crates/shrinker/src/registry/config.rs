@@ -21,6 +21,8 @@ pub const DIRECT_SCAN_MAX: u64 = 1024;
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
 /// The default time without work before a reclaimer sweeps, and between two sweeps.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// The least time between two sweeps, which visit all lists.
+const SWEEP_EVERY_MIN: Duration = Duration::from_millis(1);
 
 /// The configuration of a [`Registry`](crate::Registry).
 ///
@@ -132,9 +134,10 @@ impl RegistryConfig {
     /// Sets how long a [`Reclaimer`](crate::Reclaimer) has no work before it
     /// [sweeps](crate::Registry::sweep), and the time between two sweeps; 5 s by default. A sweep
     /// frees a list that the previous sweep also found empty, so the list was empty for this time.
+    /// At least 1 ms; with [`Duration::MAX`] the reclaimer never sweeps.
     #[must_use]
     pub fn sweep_every(mut self, time: Duration) -> Self {
-        self.sweep_every = time;
+        self.sweep_every = time.max(SWEEP_EVERY_MIN);
         self
     }
 
