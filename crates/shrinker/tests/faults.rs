@@ -140,6 +140,25 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
 }
 
 #[test]
+fn a_shrinker_that_reports_more_than_all_does_not_end_the_reclaimers_thread() {
+    let (tree, registry, liar, _registration) = one_shelf();
+    liar.scan.set(Box::new(|_| Some(Scan::Freed(u64::MAX)))).ok().unwrap();
+    let groups = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    for group in &groups {
+        liar.add(group, N0, 1_000);
+        std::mem::forget(group.try_charge(ByteSize::mib(1)).unwrap());
+    }
+    let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap();
+    // Mostly the thread takes both requests together, and adds up what they freed.
+    until("the sum is at its end", || {
+        let wake = |group| reclaimer.wake(group, lowwater_shrinker::ReclaimReason::Manual(ByteSize::kib(512)));
+        groups.iter().for_each(wake);
+        reclaimer.stats()[0].freed == u64::MAX && reclaimer.stats()[0].steps > 100
+    });
+    drop(reclaimer); // Would panic if its thread had panicked.
+}
+
+#[test]
 fn a_thread_that_panics_between_two_calls_keeps_no_lock() {
     // A panic of a callback is caught, but a panic of the thread's own code is not: here the thread
     // panics wherever its own code runs while it uses the registry.

@@ -294,7 +294,7 @@ impl NodeThread {
                 // Panics of callbacks are caught inside; a policy and a clock may be user code as
                 // well. If they panic, nothing can be freed now.
                 let step = caught(|| job.step(registry, self.node, max)).unwrap_or(Step::Exhausted);
-                freed += job.freed() - before;
+                freed = u64::saturating_add(freed, job.freed().saturating_sub(before));
                 given_up += u64::from(step == Step::Exhausted);
                 self.steps.fetch_add(1, Ordering::Relaxed);
                 if step == Step::BackOff {
@@ -315,7 +315,9 @@ impl NodeThread {
             }
             newcomers = self.wake.take_now();
         }
-        self.freed.fetch_add(freed, Ordering::Relaxed);
+        // Relaxed, both: statistics. Saturating, as a shrinker may report any number.
+        let add = |sum: u64| Some(sum.saturating_add(freed));
+        let _always = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         self.exhausted.fetch_add(given_up, Ordering::Relaxed);
         freed > 0 || given_up == 0
     }
