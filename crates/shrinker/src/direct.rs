@@ -86,7 +86,7 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
             continue;
         }
         idle += 1;
-        if (lap.scanned == 0 || idle == IDLE_LAPS_MAX) && work.bound().is_none() {
+        if (lap.scanned == 0 || idle >= IDLE_LAPS_MAX) && work.bound().is_none() {
             return outcome(total, DirectStop::NothingLeft);
         }
     }

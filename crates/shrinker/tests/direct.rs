@@ -51,6 +51,23 @@ fn direct_reclaim_gives_up_on_objects_that_are_all_in_use() {
     assert_eq!((outcome.scanned, outcome.stopped), (3 * 62, DirectStop::NothingLeft));
 }
 
+/// Another thread may charge again what it uncharged just before.
+#[test]
+fn direct_reclaim_gives_up_if_it_was_done_for_a_moment() {
+    for at in 0..40 {
+        let tree = MemcgTree::new(0);
+        let config = RegistryConfig::new(1).direct_scan_max(100_000).direct_time_max_ns(u64::MAX);
+        let registry = Registry::with_config(&tree, config);
+        let shelf = Arc::new(Shelf::new());
+        shelf.scan.set(Box::new(|_| Some(Scan::Freed(0)))).ok().unwrap();
+        let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+        shelf.add(tree.root(), N0, 1_000);
+        let calls = std::sync::atomic::AtomicU64::new(0);
+        let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| calls.fetch_add(1, Relaxed) == at);
+        assert!(outcome.scanned <= 4 * 62, "{} objects, done at question {at}", outcome.scanned);
+    }
+}
+
 /// A clock that each reading advances by 100 us.
 #[derive(Default)]
 struct Ticks(std::sync::atomic::AtomicU64);
