@@ -237,7 +237,7 @@ impl Drop for Monitor {
         let Some(thread) = self.thread.take() else { return };
         // This thread may be the monitor's, inside the trim hook; or the monitor's thread may wait,
         // in a hook, for the callback that this thread is in. Then a join would deadlock.
-        if !self.shared.reclaimer.can_join() {
+        if thread.thread().id() == std::thread::current().id() || !self.shared.reclaimer.can_join() {
             return;
         }
         if thread.join().is_err() && !std::thread::panicking() {

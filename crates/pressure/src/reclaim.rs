@@ -27,8 +27,8 @@ pub trait BackgroundReclaim: Debug + Send + Sync {
         thread();
     }
 
-    /// Returns whether the calling thread may join the monitor's thread. False on the monitor's
-    /// thread itself, and inside a callback that the monitor's thread may wait for.
+    /// Returns whether the calling thread, which is not the monitor's, may join the monitor's
+    /// thread. False inside a callback that the monitor's thread may wait for.
     fn can_join(&self) -> bool {
         true
     }

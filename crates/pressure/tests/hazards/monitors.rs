@@ -5,8 +5,8 @@
 
 use crate::hazard::{at_the_end_of_a_thread, in_a_process, within, PATIENCE};
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
-use lowwater_pressure::{Level, Monitor, MonitorConfig, Trim};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
+use lowwater_pressure::{BackgroundReclaim, Level, Monitor, MonitorConfig, Trim};
 use lowwater_shrinker::{Count, Registration, Registry, Scan, ShrinkControl, Shrinker};
 use std::any::Any;
 use std::mem::forget;
@@ -104,31 +104,41 @@ fn a_monitor_that_is_dropped_in_a_callback_its_hook_waits_for_is_not_joined() {
     });
 }
 
+/// The least that the trait asks for.
+#[derive(Debug)]
+struct Caches;
+
+impl BackgroundReclaim for Caches {
+    fn reclaim_to(&self, _: &Memcg, _: ByteSize) {}
+}
+
 #[test]
 fn a_monitor_may_be_used_and_dropped_by_its_own_hook() {
     within("the end of a monitor", || {
         let (tree, registry) = tree_and_registry();
-        let (slot, done) = (slot::<Monitor>(), Arc::new(AtomicBool::new(false)));
-        let trim = {
-            let (slot, done) = (Arc::clone(&slot), Arc::clone(&done));
-            Trim::new(move || {
-                if let Some(monitor) = &*slot.lock().unwrap() {
-                    monitor.freed(ByteSize::new(1));
-                    monitor.raise(lowwater_pressure::Level::Low);
-                    let _stats = monitor.stats();
-                }
-                empty(&slot);
-                done.store(true, SeqCst);
-            })
-        };
-        let config = MonitorConfig { trim: trim.threshold(ByteSize::new(1)), ..MonitorConfig::default() };
-        let reclaimer = reclaimer(&registry);
-        *slot.lock().unwrap() = Some(Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap());
-        if let Some(monitor) = &*slot.lock().unwrap() {
-            monitor.freed(ByteSize::mib(1));
+        let reclaimers: [Arc<dyn BackgroundReclaim>; 2] = [reclaimer(&registry), Arc::new(Caches)];
+        for reclaimer in reclaimers {
+            let (slot, done) = (slot::<Monitor>(), Arc::new(AtomicBool::new(false)));
+            let trim = {
+                let (slot, done) = (Arc::clone(&slot), Arc::clone(&done));
+                Trim::new(move || {
+                    if let Some(monitor) = &*slot.lock().unwrap() {
+                        monitor.freed(ByteSize::new(1));
+                        monitor.raise(lowwater_pressure::Level::Low);
+                        let _stats = monitor.stats();
+                    }
+                    empty(&slot);
+                    done.store(true, SeqCst);
+                })
+            };
+            let config = MonitorConfig { trim: trim.threshold(ByteSize::new(1)), ..MonitorConfig::default() };
+            *slot.lock().unwrap() = Some(Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap());
+            if let Some(monitor) = &*slot.lock().unwrap() {
+                monitor.freed(ByteSize::mib(1));
+            }
+            until("the hook returns", || done.load(SeqCst));
+            until("the monitor is gone", || slot.lock().unwrap().is_none());
         }
-        until("the hook returns", || done.load(SeqCst));
-        until("the monitor is gone", || slot.lock().unwrap().is_none());
     });
 }
 
