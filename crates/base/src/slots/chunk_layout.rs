@@ -61,6 +61,7 @@ impl ChunkLayout {
         let first = size_of::<ChunkHeader>().next_multiple_of(align_of::<T>());
         let wanted = first + 16 * slot;
         let full = if wanted > FULL_MIN { wanted.next_power_of_two() } else { FULL_MIN };
+        assert!(full as u64 <= 1 << 32, "positions in a chunk are computed in 32 bits");
         let bits = usize::BITS - ((full - first) / slot - 1).leading_zeros();
         Self { slot, first, full, bits }
     }
