@@ -106,19 +106,13 @@ impl ChunkTable {
         chunk
     }
 
-    /// Registers a chunk under a number below `end`. `None`: the number that was released last, or
-    /// else the lowest unused one, is not below `end`; or there is no memory for a leaf.
+    /// Registers a chunk under a number below `end`. `None`: all numbers below `end` are taken; or
+    /// there is no memory for a leaf. O(released numbers that are not below `end`).
     pub fn register(&self, chunk: *mut u8, end: u32) -> Option<u32> {
         let end = end.min((LEAVES * LEAF) as u32);
         let mut free = self.free.lock();
         let number = loop {
-            if free.released != 0 {
-                let number = free.released;
-                if number >= end {
-                    return None;
-                }
-                // Relaxed, here and below: entries of free numbers are guarded by the lock.
-                free.released = self.entry(number)?.load(Ordering::Relaxed).addr() as u32;
+            if let Some(number) = self.take_released(&mut free, end) {
                 break number;
             }
             if free.fresh >= end {
@@ -145,6 +139,26 @@ impl ChunkTable {
             place.store(ptr::without_provenance_mut(free.released as usize), Ordering::Relaxed);
             free.released = number;
         }
+    }
+
+    /// Takes the number below `end` that was released last, if there is one.
+    fn take_released(&self, free: &mut Free, end: u32) -> Option<u32> {
+        // Relaxed, all: entries of free numbers are guarded by the lock.
+        let next = |number: u32| Some(self.entry(number)?.load(Ordering::Relaxed).addr() as u32);
+        let (mut before, mut number) = (0, free.released);
+        // Mostly the first one is below `end`.
+        while number != 0 && number >= end {
+            (before, number) = (number, next(number)?);
+        }
+        if number == 0 {
+            return None;
+        }
+        let after = next(number)?;
+        match before {
+            0 => free.released = after,
+            _ => self.entry(before)?.store(ptr::without_provenance_mut(after as usize), Ordering::Relaxed),
+        }
+        Some(number)
     }
 
     /// Returns the entry of a number; `None` if its leaf does not exist yet.
@@ -254,6 +268,18 @@ mod tests {
         unsafe { chunks.unregister(2) };
         assert_eq!([chunks.register(chunk(4), 2), chunks.register(chunk(4), 3)], [None, Some(2)]);
         assert_eq!(chunks.register(chunk(5), u32::MAX), Some(3));
+    }
+
+    #[test]
+    fn a_released_number_that_is_too_high_hides_no_lower_one() {
+        let chunks = table();
+        (1..=5).for_each(|n| assert!(chunks.register(chunk(n), u32::MAX).is_some()));
+        for n in [2, 1, 5, 4] {
+            // SAFETY: the number is registered, and not used any more.
+            unsafe { chunks.unregister(n) };
+        }
+        assert_eq!([4, 4, 4].map(|end| chunks.register(chunk(6), end)), [Some(1), Some(2), None]);
+        assert_eq!([4, 5, 6].map(|n| chunks.register(chunk(n), u32::MAX)), [Some(4), Some(5), Some(6)]);
     }
 
     #[test]
