@@ -131,7 +131,12 @@ impl Spans {
             block.next = core::mem::replace(&mut self.unused, at);
             self.mapped -= 1;
             // SAFETY: the span was mapped with this size, and none of its chunks is allocated.
-            let _unmapped = unsafe { munmap(base.cast(), BLOCK) };
+            if unsafe { munmap(base.cast(), BLOCK) }.is_err() {
+                // The process has as many mappings as it may have, and this would split one. Only
+                // the address space is lost.
+                // SAFETY: as above; no code uses the span any more.
+                let _given_back = unsafe { madvise(base.cast(), BLOCK, Advice::LinuxDontNeed) };
+            }
             return;
         }
         block.spare |= 1 << chunk;
