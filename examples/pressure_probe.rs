@@ -41,8 +41,9 @@ const SQUEEZE_EVERY: Duration = Duration::from_millis(25);
 /// The longest that the phase `after` waits for the ceiling to return to the budget: on a busy
 /// machine pressure may come back several times.
 const AFTER_MAX: Duration = Duration::from_secs(100);
-/// The rest after each batch of that phase.
-const AFTER_REST: Duration = Duration::from_millis(5);
+/// The rest after each batch of that phase; doubled up to the second each time that the ceiling
+/// falls again.
+const AFTER_REST: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(320)];
 
 /// Fills a cache in a control group that is too small for it
 #[derive(Debug, Parser)]
@@ -135,6 +136,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // cache fill the group again, which stalls again. So the ceiling never returns to the
         // budget, and this phase does not wait for it.
         let mut stats = pressure.stats();
+        let [mut rest, rest_max] = AFTER_REST;
         while (stats.level > Level::Calm || stats.ceiling < stats.budget)
             && !args.psi_only
             && began.elapsed() < AFTER_MAX
@@ -142,9 +144,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             load.batch();
             // With a rest: at full speed on a slow machine, evicted values that have yet to be
             // freed keep the group near its limit, so that each raised ceiling is pressure again.
-            std::thread::sleep(AFTER_REST);
+            std::thread::sleep(rest);
+            let lowered = stats.lowered;
             // One reading decides and is reported: the next one may be lower again.
             stats = pressure.stats();
+            if stats.lowered > lowered {
+                rest = rest_max.min(rest * 2);
+            }
         }
         load.report("after");
         println!("given_back {}", u8::from(stats.ceiling == stats.budget));
