@@ -46,6 +46,13 @@ start_program() {
     wait_for_port "$port"
 }
 
+# stop_on_exit: lets a subshell stop the servers that it starts, and no others. The scratch directory
+# is the parent's.
+stop_on_exit() {
+    children=()
+    trap 'for child in ${children[@]+"${children[@]}"}; do kill -9 "$child" 2>/dev/null || true; done' EXIT
+}
+
 # inside LOG COMMAND...: runs the command in a subshell that ends with the first command that fails,
 # with its output in LOG, which is shown if it fails.
 inside() {
@@ -55,6 +62,7 @@ inside() {
     set +e
     (
         set -e
+        stop_on_exit
         "$@"
     ) >"$log" 2>&1
     code=$?
@@ -72,9 +80,7 @@ prepare() {
 # run_on WHO PROGRAM SUITE: runs the suite against the program, in a subshell; writes WHO.all, the
 # sorted results, and WHO.passed, the sorted names of the tests that passed.
 run_on() (
-    # The subshell stops its own servers; the scratch directory is the parent's.
-    children=()
-    trap 'for child in ${children[@]+"${children[@]}"}; do kill -9 "$child" 2>/dev/null || true; done' EXIT
+    stop_on_exit
     who="$1" program="$2" suite="$3"
     here="$results/$suite" sources="$folder/$suite"
     . "$suites/$suite.bash"
