@@ -118,6 +118,8 @@ fn config(settings: &TlsSettings) -> Result<Arc<ServerConfig>, String> {
     };
     let chain = certificates("ssl_chain_cert", &settings.chain)?;
     let key = PrivateKeyDer::from_pem_file(&settings.key).map_err(|why| refused("ssl_key", &settings.key, &why))?;
+    // As OpenSSL, goes by the contents: a PKCS#8 key may be labelled as an RSA or EC key.
+    let key = PrivateKeyDer::try_from(key.secret_der().to_vec()).unwrap_or(key);
     // Fails, too, if the key is not that of the certificate.
     let config = builder.with_single_cert(chain, key).map_err(|why| refused("ssl_key", &settings.key, &why))?;
     Ok(Arc::new(config))

@@ -231,6 +231,19 @@ fn a_reload_takes_a_new_certificate_or_changes_nothing() {
 }
 
 #[test]
+fn the_label_of_a_key_need_not_name_its_encoding() {
+    let pkcs8 = std::fs::read_to_string(file("server.key")).unwrap();
+    assert!(pkcs8.starts_with("-----BEGIN PRIVATE KEY-----"));
+    for label in ["RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        let key = std::env::temp_dir().join(format!("lowwater-tls-{}.key", std::process::id()));
+        std::fs::write(&key, pkcs8.replace("PRIVATE KEY", label)).unwrap();
+        let server = start(TlsSettings { key: key.clone(), ..tls(ClientCertificates::None) });
+        TlsClient::connect(&server, None).exchange(b"mn\r\n", b"MN\r\n").unwrap();
+        std::fs::remove_file(&key).unwrap();
+    }
+}
+
+#[test]
 fn the_server_ends_while_clients_are_in_their_handshakes() {
     let mut server = start(tls(ClientCertificates::None));
     let silent: Vec<_> = (0..5).map(|_| server.connect()).collect();
