@@ -29,7 +29,7 @@ cd "$(dirname "$0")/.."
 suites=ci/clients/suites
 memcached="${MEMCACHED:-memcached}"
 [ -n "${MEMCACHED:-}" ] || need memcached memcached
-if [ -n "${SERVER:-}" ]; then server="$SERVER"; else build_server; fi
+if [ -n "${SERVER:-}" ]; then server="$SERVER"; else cargo build --release --quiet -p lowwater-server --features tls; fi
 memcached="$(realpath "$(command -v "$memcached")")" server="$(realpath "$server")"
 results="${RESULTS:-$scratch/results}"
 mkdir -p "$results"
@@ -46,8 +46,8 @@ start_program() {
     wait_for_port "$port"
 }
 
-# stop_on_exit: lets a subshell stop the servers that it starts, and no others. The scratch directory
-# is the parent's.
+# stop_on_exit: lets a subshell stop the servers that it starts, and no others. The parent removes
+# the scratch directory.
 stop_on_exit() {
     children=()
     trap 'for child in ${children[@]+"${children[@]}"}; do kill -9 "$child" 2>/dev/null || true; done' EXIT
@@ -77,21 +77,21 @@ prepare() {
     prepare_suite
 }
 
-# run_on WHO PROGRAM SUITE: runs the suite against the program, in a subshell; writes WHO.all, the
-# sorted results, and WHO.passed, the sorted names of the tests that passed.
+# run_on NAME PROGRAM SUITE: runs the suite against the program, in a subshell. Writes the sorted
+# results to NAME.all, and the sorted names of the tests that passed to NAME.passed.
 run_on() (
     stop_on_exit
-    who="$1" program="$2" suite="$3"
+    name="$1" program="$2" suite="$3"
     here="$results/$suite" sources="$folder/$suite"
     . "$suites/$suite.bash"
-    : >"$here/$who.out"
+    : >"$here/$name.out"
     start_program "$suite" -m 1024
-    inside "$here/$who.log" run_suite 127.0.0.1 "$port" "$here/$who.out"
-    kill -0 "$pid" 2>/dev/null || fail "$suite ended $who"
-    LC_ALL=C sort -u "$here/$who.out" >"$here/$who.all"
+    inside "$here/$name.log" run_suite 127.0.0.1 "$port" "$here/$name.out"
+    kill -0 "$pid" 2>/dev/null || fail "$suite ended $name"
+    LC_ALL=C sort -u "$here/$name.out" >"$here/$name.all"
     # A test that ran more than once passes if it always did.
-    sed -n 's/^fail //p' "$here/$who.all" | LC_ALL=C sort -u >"$here/$who.failed"
-    sed -n 's/^pass //p' "$here/$who.all" | LC_ALL=C sort -u | LC_ALL=C comm -23 - "$here/$who.failed" >"$here/$who.passed"
+    sed -n 's/^fail //p' "$here/$name.all" | LC_ALL=C sort -u >"$here/$name.failed"
+    sed -n 's/^pass //p' "$here/$name.all" | LC_ALL=C sort -u | LC_ALL=C comm -23 - "$here/$name.failed" >"$here/$name.passed"
 )
 
 folder="$(realpath -m "${CARGO_TARGET_DIR:-target}/suites")"

@@ -1,5 +1,5 @@
-# gomemcache: its tests name the port 11211, and start the program `memcached` with a unix socket and
-# with TLS.
+# gomemcache: its tests name the port 11211, and start the program `memcached` with a unix socket
+# and with TLS.
 gomemcache=github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c
 
 prepare_suite() {
@@ -14,7 +14,7 @@ prepare_suite() {
 }
 
 run_suite() {
-    rm -rf "$sources/run" "$sources/bin"
+    rm -rf "${sources:?}/run" "${sources:?}/bin"
     cp -r "$sources/module" "$sources/run"
     mkdir "$sources/bin"
     # memcached wants a user's name if root starts it.

@@ -16,8 +16,8 @@ prepare_sdist() {
     echo "$pinned $*" >"$sources/pinned"
 }
 
-# run_pytest OUTFILE TESTS ARGUMENT...: runs pytest on the folder TESTS of the source distribution, a
-# copy of which is changed by $edit, a sed script. A failed test is no error.
+# run_pytest OUTFILE TESTS ARGUMENT...: runs pytest on a copy of the folder TESTS of the source
+# distribution, which the sed script $edit changes first. A failed test is no error.
 run_pytest() {
     local out="$1" tests="$2" code=0
     shift 2
