@@ -32,7 +32,7 @@ for line in map(json.loads, sys.stdin):
 # client waits long for a server that does not speak its protocol.
 run_each() {
     local name binary test
-    cd "$sources/crate"
+    cd "$sources/crate" || return
     while read -r name binary; do
         for test in $("$binary" --list --format terse | sed -n 's/: test$//p'); do
             if timeout 15 "$binary" --exact "$test" >&2; then echo "pass $name::$test"; else echo "fail $name::$test"; fi
