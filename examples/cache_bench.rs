@@ -133,47 +133,74 @@ fn fill(args: &Args, number: u64) -> io::Result<Seen> {
 /// Sends requests on one connection until the time is over, and records their latencies.
 fn load(args: &Args, number: u64) -> io::Result<Seen> {
     let mut client = Client::new(args, number)?;
-    let mut random = Random(number + 1);
+    let mut workload = Workload::new(args, number);
     let mut seen = Seen::default();
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let mut now = Instant::now();
-    let (mut missed, mut sent) = (VecDeque::new(), Vec::new());
+    let mut sent = Vec::new();
     while now < end {
         for _ in 0..args.depth {
-            let set = missed.pop_front();
-            let set = set.or_else(|| (random.next() % 100 < args.sets).then(|| random.popular(args.keys)));
-            sent.push(match set {
-                Some(key) => {
-                    client.add_set(key)?;
-                    Sent::Set
-                }
-                None => {
-                    let key = random.popular(args.keys);
-                    client.add_get(key)?;
-                    Sent::Get { key }
-                }
-            });
+            sent.push(workload.add_next(&mut client)?);
         }
         client.send()?;
         for operation in sent.drain(..) {
-            match operation {
-                Sent::Set => {
-                    seen.sets += 1;
-                    seen.refused += u64::from(!client.stored()?);
-                }
-                Sent::Get { key } => {
-                    seen.gets += 1;
-                    match client.found()? {
-                        true => seen.hits += 1,
-                        false => missed.push_back(key),
-                    }
+            workload.receive(operation, &mut client, &mut seen)?;
+        }
+        let then = std::mem::replace(&mut now, Instant::now());
+        seen.times.push(nanoseconds(now - then));
+    }
+    Ok(seen)
+}
+
+/// Returns the time in ns; 4.29 s, the largest value, stands for all longer times.
+fn nanoseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
+}
+
+/// The operations of one connection.
+struct Workload<'a> {
+    args: &'a Args,
+    random: Random,
+    /// Keys that a get has missed, and that are to be set.
+    missed: VecDeque<u64>,
+}
+
+impl<'a> Workload<'a> {
+    fn new(args: &'a Args, number: u64) -> Self {
+        Self { args, random: Random(number + 1), missed: VecDeque::new() }
+    }
+
+    /// Adds the next operation to the requests that are sent next.
+    fn add_next(&mut self, client: &mut Client) -> io::Result<Sent> {
+        let Self { args, random, missed } = self;
+        let set = missed.pop_front();
+        let set = set.or_else(|| (random.next() % 100 < args.sets).then(|| random.popular(args.keys)));
+        match set {
+            Some(key) => client.add_set(key).map(|()| Sent::Set),
+            None => {
+                let key = random.popular(args.keys);
+                client.add_get(key).map(|()| Sent::Get { key })
+            }
+        }
+    }
+
+    /// Reads the reply to the operation and counts it.
+    fn receive(&mut self, operation: Sent, client: &mut Client, seen: &mut Seen) -> io::Result<()> {
+        match operation {
+            Sent::Set => {
+                seen.sets += 1;
+                seen.refused += u64::from(!client.stored()?);
+            }
+            Sent::Get { key } => {
+                seen.gets += 1;
+                match client.found()? {
+                    true => seen.hits += 1,
+                    false => self.missed.push_back(key),
                 }
             }
         }
-        let then = std::mem::replace(&mut now, Instant::now());
-        seen.times.push(u32::try_from((now - then).as_nanos()).unwrap_or(u32::MAX));
+        Ok(())
     }
-    Ok(seen)
 }
 
 /// A connection.
