@@ -3,16 +3,21 @@
 //!
 //! Every connection sends a request, or `--depth` requests together, waits for the replies, and
 //! sends the next. So the operations per second follow from the latency, which is that of all
-//! requests that were sent together. Keys follow Zipf's law, the same ones in the same order for
-//! every server. A get that misses is followed by a set of its key, as in a cache; these sets come
-//! on top of the share `--sets`. Before the timed part every key is written once. Prints `name
-//! value` lines, which `ci/against-memcached.sh` compares.
+//! requests that were sent together. With `--rate`, requests are sent at that rate instead (see
+//! [`open_loop`]), and a line on stderr reports a rate that was not held.
+//!
+//! Keys follow Zipf's law, the same ones in the same order for every server. A get that misses is
+//! followed by a set of its key, as in a cache; these sets come on top of the share `--sets`.
+//! Before the timed part every key is written once. Prints `name value` lines, which
+//! `ci/against-memcached.sh` compares.
 //!
 //! A change must ensure that it speaks only the classic commands, so that any memcached can be
 //! measured.
 
 #![forbid(unsafe_code)]
 
+#[path = "cache_bench/open_loop.rs"]
+mod open_loop;
 #[path = "progress/mod.rs"]
 mod progress;
 
@@ -45,6 +50,10 @@ struct Args {
     /// Requests that a connection sends together
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     depth: u64,
+    /// Operations a second, of all connections, sent at random times (by default, each connection
+    /// sends the next request after the reply)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000), conflicts_with = "depth")]
+    rate: Option<u64>,
     /// Seconds of the timed part
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -63,6 +72,10 @@ struct Seen {
     refused: u64,
     /// Latencies of requests that were sent together, in ns.
     times: Vec<u32>,
+    /// Times from the intended to the actual send, in ns; of the open loop only.
+    send_delays: Vec<u32>,
+    /// Requests due but not answered at the end of the timed part; of the open loop only.
+    backlog: u64,
 }
 
 /// An operation that was sent.
@@ -80,7 +93,7 @@ fn main() -> io::Result<()> {
         );
         return Err(io::Error::other(why));
     }
-    let all = |work: fn(&Args, u64) -> io::Result<Seen>| -> io::Result<Vec<Seen>> {
+    let all = |work: &(dyn Fn(&Args, u64) -> io::Result<Seen> + Sync)| -> io::Result<Vec<Seen>> {
         let args = &args;
         thread::scope(|scope| {
             let running: Vec<_> = (0..args.connections).map(|number| scope.spawn(move || work(args, number))).collect();
@@ -89,34 +102,60 @@ fn main() -> io::Result<()> {
     };
     let bar = progress::bar(2, false);
     bar.set_message("filling");
-    all(fill)?;
+    all(&fill)?;
     bar.inc(1);
     bar.set_message(format!("measuring for {} s", args.seconds));
     let mut control = Client::new(&args, 0)?;
     let (busy, started) = (control.processor_seconds()?, Instant::now());
-    let seen = all(load)?;
+    let seen = match args.rate {
+        Some(rate) => all(&|args, number| open_loop::load(args, number, rate))?,
+        None => all(&load)?,
+    };
     let seconds = started.elapsed().as_secs_f64();
     let busy = control.processor_seconds()? - busy;
     bar.finish_and_clear();
 
     let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
-    let mut times: Vec<u32> = seen.iter().flat_map(|seen| seen.times.iter().copied()).collect();
-    times.sort_unstable();
-    let quantile_us = |part: f64| {
-        let last = times.len().saturating_sub(1);
-        times.get((last as f64 * part) as usize).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
-    };
     let operations = sum(|seen| seen.gets + seen.sets);
     println!("operations_per_second {:.0}", operations as f64 / seconds);
     println!("processor_us_per_operation {:.3}", busy * 1e6 / operations.max(1) as f64);
-    println!("p50_us {:.1}", quantile_us(0.5));
-    println!("p99_us {:.1}", quantile_us(0.99));
-    println!("p999_us {:.1}", quantile_us(0.999));
+    let times = sorted(seen.iter().map(|seen| &seen.times));
+    println!("p50_us {:.1}", quantile_us(&times, 0.5));
+    println!("p99_us {:.1}", quantile_us(&times, 0.99));
+    println!("p999_us {:.1}", quantile_us(&times, 0.999));
     println!("hit_percent {:.2}", 100.0 * sum(|seen| seen.hits) as f64 / sum(|seen| seen.gets).max(1) as f64);
     println!("sets {}", sum(|seen| seen.sets));
     println!("refused {}", sum(|seen| seen.refused));
     println!("items {}", control.stats()?.get("curr_items").map_or("NaN", String::as_str));
+    if let Some(rate) = args.rate {
+        let delays = sorted(seen.iter().map(|seen| &seen.send_delays));
+        let backlog = 100.0 * sum(|seen| seen.backlog) as f64 / times.len().max(1) as f64;
+        println!("rate {rate}");
+        println!("send_delay_p50_us {:.1}", quantile_us(&delays, 0.5));
+        println!("send_delay_p99_us {:.1}", quantile_us(&delays, 0.99));
+        println!("backlog_percent {backlog:.2}");
+        if backlog > open_loop::BACKLOG_PERCENT_MAX {
+            eprintln!(
+                "cache_bench: the rate of {rate} a second was not held: {backlog:.1} % of the requests had no reply \
+                 at the end, {:.0} a second had one",
+                operations as f64 / seconds
+            );
+        }
+    }
     Ok(())
+}
+
+/// Merges the times of all connections, in ascending order.
+fn sorted<'a>(times: impl Iterator<Item = &'a Vec<u32>>) -> Vec<u32> {
+    let mut all: Vec<u32> = times.flatten().copied().collect();
+    all.sort_unstable();
+    all
+}
+
+/// Returns the quantile of sorted times in ns, in us; NaN if there are none.
+fn quantile_us(times: &[u32], part: f64) -> f64 {
+    let last = times.len().saturating_sub(1);
+    times.get((last as f64 * part) as usize).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
 }
 
 /// Writes a connection's share of the keys.
@@ -309,9 +348,13 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
     }
 
+    /// Returns a number from 0 to below 1.
+    fn uniform(&mut self) -> f64 {
+        self.next() as f64 / (1_u64 << 48) as f64
+    }
+
     /// A key by Zipf's law with an exponent of 1, by the inverse of its integral.
     fn popular(&mut self, keys: u64) -> u64 {
-        let uniform = self.next() as f64 / (1_u64 << 48) as f64;
-        (((keys + 1) as f64).powf(uniform) as u64 - 1).min(keys - 1)
+        (((keys + 1) as f64).powf(self.uniform()) as u64 - 1).min(keys - 1)
     }
 }
