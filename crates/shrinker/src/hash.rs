@@ -43,6 +43,11 @@ impl Hasher for IdHash {
         self.write_u64(u64::from(n));
     }
 
+    fn write_usize(&mut self, n: usize) {
+        // The default hashes byte by byte.
+        self.write_u64(n as u64);
+    }
+
     fn write_u64(&mut self, n: u64) {
         self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(GOLDEN_RATIO);
     }

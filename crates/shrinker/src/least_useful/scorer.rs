@@ -94,8 +94,15 @@ impl Scorer<'_> {
 
     /// Computes the score; `counted` is the epoch of the pair's count, if it was counted just now.
     fn score_as(&self, slot: u32, options: &ShrinkerOptions, counted: Option<u32>) {
-        let cost = log2(u64::from(options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
-        debug_assert!(cost.abs() <= 32 * ONE);
+        // The misses that a shrinker reports have a cost already.
+        let cost = if options.reports_misses { 0 } else { cost_of(options.seeks) };
         self.pairs.score(slot, options.reports_misses, cost, counted, self.budget());
     }
+}
+
+/// Returns the logarithm of the cost of an object with this `seeks`.
+fn cost_of(seeks: u32) -> i32 {
+    let cost = log2(u64::from(seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
+    debug_assert!(cost.abs() <= 32 * ONE);
+    cost
 }

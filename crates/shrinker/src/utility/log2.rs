@@ -11,7 +11,7 @@ pub(crate) const ONE: i32 = 256;
 pub(crate) fn log2(x: u64) -> i32 {
     let exponent = x.ilog2();
     // The fraction after the leading 1, in 65,536ths.
-    let fraction = i64::try_from((u128::from(x) << 16 >> exponent) & 0xffff).unwrap_or(0);
+    let fraction = i64::from((x << (u64::BITS - 1 - exponent) << 1 >> (u64::BITS - 16)) as u16);
     // log2(1 + f) is approximately f plus a parabola that is 0 at both ends, 0.344 f (1 - f); the
     // error is below 0.0081, which is 2.1 of the 256ths.
     let bend = (((fraction * (0x1_0000 - fraction)) >> 16) * 22_544) >> 16;

@@ -93,11 +93,17 @@ impl Tallies {
     }
 
     /// Decays the tallies up to this epoch.
+    #[inline]
     fn decay_to(&self, epoch: u32) {
         let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));
-        if since == 0 || since > u32::MAX - LATE_MAX {
-            return;
+        if since > 0 && since <= u32::MAX - LATE_MAX {
+            self.decay(epoch, since);
         }
+    }
+
+    /// Decays the tallies by `since` epochs, to `epoch`.
+    #[cold]
+    fn decay(&self, epoch: u32, since: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
         for tally in self.hits.iter().chain([&self.kept]) {
             let before = tally.load(Ordering::Relaxed);
@@ -210,7 +216,12 @@ impl Tallies {
         let tail = kept_bytes.saturating_add(budget / NEAR_PARTS).max(1);
         let mut best = per_byte(hits, tail);
         for (place, tally) in self.hits.iter().enumerate() {
-            hits += u64::from(tally.load(Ordering::Relaxed));
+            let more = u64::from(tally.load(Ordering::Relaxed));
+            if more == 0 {
+                // As many hits per more bytes are not the best.
+                continue;
+            }
+            hits += more;
             let distance = budget >> (DISTANCES - 1 - place);
             best = best.max(per_byte(hits, tail.saturating_add(distance)));
         }
