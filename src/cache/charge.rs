@@ -122,18 +122,18 @@ where
     /// Returns the free memory for `bytes` more in `group` and in all its ancestors. O(depth).
     pub(super) fn room<'a>(&self, group: &'a Memcg, bytes: ByteSize) -> Room<'a> {
         let marks = self.inner.runtime.reclaimer().watermarks();
-        let is_above = |memcg: &Memcg, usage: ByteSize| usage > memcg.high() || marks.is_min(usage, memcg.max());
         let mut above = Some(group);
         let mut room = Room::Ample;
         while let Some(memcg) = above {
-            if bytes > memcg.max() {
+            let max = memcg.max();
+            if bytes > max {
                 return Room::Ample;
             }
-            let after = memcg.usage().saturating_add(bytes);
-            if !matches!(room, Room::Short(_)) && is_above(memcg, after.saturating_add(STOCK)) {
+            let (after, usage_max) = (memcg.usage().saturating_add(bytes), marks.min(max).min(memcg.high()));
+            if !matches!(room, Room::Short(_)) && after.saturating_add(STOCK) > usage_max {
                 // Stock is charged but unused, so it is subtracted. `in_stock` is read only if the
                 // first test does not decide already.
-                let is_short = is_above(memcg, after) && is_above(memcg, after.saturating_sub(memcg.in_stock()));
+                let is_short = after > usage_max && after.saturating_sub(memcg.in_stock()) > usage_max;
                 room = if is_short { Room::Short(memcg) } else { Room::Near };
             }
             above = memcg.parent();

@@ -176,14 +176,15 @@ impl Reclaimer {
     pub fn charged(&self, memcg: &Memcg) {
         let mut at = Some(memcg);
         while let Some(group) = at {
+            let (high, low) = (group.high(), self.watermarks.low(group.max()));
             let mut usage = group.usage();
-            if usage > group.high() || self.watermarks.is_low(usage, group.max()) {
+            if usage > high.min(low) {
                 usage = usage.saturating_sub(group.in_stock());
             }
-            if usage > group.high() {
+            if usage > high {
                 self.wake(group, ReclaimReason::High);
             }
-            if self.watermarks.is_low(usage, group.max()) {
+            if usage > low {
                 self.wake(group, ReclaimReason::Watermark);
             }
             at = group.parent();

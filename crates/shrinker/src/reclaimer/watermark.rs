@@ -68,7 +68,7 @@ impl Watermarks {
     /// Returns true if reclaim should start, with `usage` under a limit `max`. Never without a
     /// limit.
     pub fn is_low(&self, usage: ByteSize, max: ByteSize) -> bool {
-        max < ByteSize::MAX && usage > self.low(max)
+        usage > self.low(max)
     }
 
     /// Returns true if the reclaimer has fallen behind: usage is above the middle between the
@@ -76,10 +76,21 @@ impl Watermarks {
     #[doc(alias = "WMARK_MIN")]
     #[inline]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
-        max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
+        usage > self.min(max)
+    }
+
+    /// Returns the usage above which the reclaimer has [fallen behind](Self::is_min); no bound
+    /// without a limit.
+    #[inline]
+    pub fn min(&self, max: ByteSize) -> ByteSize {
+        match max {
+            ByteSize::MAX => max,
+            max => max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2)),
+        }
     }
 
     /// Returns the usage above which reclaim starts; no bound without a limit.
+    #[inline]
     pub fn low(&self, max: ByteSize) -> ByteSize {
         match max {
             ByteSize::MAX => max,
