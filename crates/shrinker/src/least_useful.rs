@@ -15,6 +15,8 @@ mod scorer;
 mod tests;
 mod victim;
 
+use core::cell::OnceCell;
+
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
 use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY};
@@ -47,7 +49,7 @@ pub(crate) struct LeastUseful<'a> {
 /// The candidates of one selection, and their ranks.
 struct Round {
     candidates: Candidates,
-    /// The ranks of candidates that were not selected yet; `i32::MAX` for all others.
+    /// The ranks of candidates that were not selected yet; `i32::MAX` for other candidates.
     ranks: [i32; CANDIDATES_MAX],
     /// Only candidates with a rank below this are selected.
     rank_end: i32,
@@ -55,7 +57,7 @@ struct Round {
 
 impl Round {
     fn new() -> Self {
-        Self { candidates: Candidates::new(), ranks: [i32::MAX; CANDIDATES_MAX], rank_end: i32::MAX }
+        Self { candidates: Candidates::new(), ranks: [0; CANDIDATES_MAX], rank_end: i32::MAX }
     }
 
     /// Returns true if all pairs are candidates, because there are at most `ALL_MAX`.
@@ -149,8 +151,9 @@ impl LeastUseful<'_> {
         // finds nothing.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
         let age = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some()).map(|pair| pair.state().age(epoch));
-        let oldest =
-            if counts_all { None } else { candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot)) };
+        // Found at the first pair that is due: mostly none is.
+        let oldest = OnceCell::new();
+        let find_oldest = || candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot));
         for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
             *rank = i32::MAX;
             let Some(pair) = pairs.pair(*slot).filter(|pair| pair.ids().is_some()) else { continue };
@@ -159,7 +162,7 @@ impl LeastUseful<'_> {
                 true => !matches!(state, PairState::Scored(_)),
                 false => state.is_due(epoch),
             };
-            if is_due && (counts_all || oldest == Some(*slot)) {
+            if is_due && (counts_all || *oldest.get_or_init(find_oldest) == Some(*slot)) {
                 scorer.count(*slot);
             } else if self.needy == Some(*slot) && candidates.as_slice().len() > 1 {
                 self.score_needy(scorer, *slot);

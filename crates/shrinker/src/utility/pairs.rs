@@ -94,6 +94,7 @@ pub(crate) struct Pair {
 
 /// The candidates of a selection, by slot.
 pub(crate) struct Candidates {
+    /// The slots; only the first `len` are candidates.
     slots: [u32; CANDIDATES_MAX],
     len: usize,
     /// True if there are at most [`ALL_MAX`] pairs. With more it is false, even where every pair is
@@ -103,7 +104,7 @@ pub(crate) struct Candidates {
 
 impl Candidates {
     pub(crate) fn new() -> Self {
-        Self { slots: [NONE; CANDIDATES_MAX], len: 0, is_all: false }
+        Self { slots: [0; CANDIDATES_MAX], len: 0, is_all: false }
     }
 
     fn push(&mut self, slot: u32) {
