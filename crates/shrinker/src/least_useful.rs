@@ -76,12 +76,20 @@ impl LeastUseful<'_> {
         let scorer = Scorer { core: self.core, pairs, flags: self.flags };
         // Slots of pairs that could free nothing since the last batch.
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
-        let (mut batches, mut round) = (0, Round::new());
+        let (mut batches, mut round) = (0, None);
         while failures < FAILED_MAX && batches < BATCHES_MAX && work.bound().is_none() {
             let left_out = failed.get(..failures).unwrap_or(&[]);
-            let Some(mut victim) = self.choose(&scorer, &mut round, left_out) else { break };
+            let chosen = match pairs.only() {
+                Some(slot) => {
+                    round = None;
+                    self.choose_only(&scorer, slot, left_out)
+                }
+                None => self.choose(&scorer, round.get_or_insert_with(Round::new), left_out),
+            };
+            let Some(mut victim) = chosen else { break };
             let mut freed = 0;
-            let batch_parts = if round.is_all() { BATCH_PARTS } else { BATCH_PARTS_OF_MANY };
+            let mut of_many = round.as_mut().filter(|round| !round.is_all());
+            let batch_parts = if of_many.is_none() { BATCH_PARTS } else { BATCH_PARTS_OF_MANY };
             loop {
                 let Scanned { progress, outcome } = victim.scan(&scorer, batch_parts, work);
                 batches += 1;
@@ -96,12 +104,13 @@ impl LeastUseful<'_> {
                     // The pair is considered again in the next epoch, or if there is no other.
                     self.set_empty(pairs, &victim);
                 }
-                if round.is_all() || freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
-                    break;
-                }
                 // With many pairs each is small and gives up an object or two: the rest comes from
                 // pairs with nearly the same rank.
-                let Some(next) = self.next_victim(pairs, &mut round) else { break };
+                let Some(round) = &mut of_many else { break };
+                if freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
+                    break;
+                }
+                let Some(next) = self.next_victim(pairs, round) else { break };
                 victim = next;
             }
             if freed > 0 {
@@ -142,6 +151,26 @@ impl LeastUseful<'_> {
         None
     }
 
+    /// As [`choose`](Self::choose), for a table with a single pair, which needs no rank.
+    fn choose_only(&self, scorer: &Scorer<'_>, slot: u32, failed: &[u32]) -> Option<Victim> {
+        let pairs = scorer.pairs;
+        if failed.contains(&slot) {
+            return None;
+        }
+        for again in [false, true] {
+            let pair = pairs.pair(slot).filter(|pair| pair.ids().is_some())?;
+            if is_due(pair.state(), pairs.clock.epoch(), again) {
+                scorer.count(slot);
+            }
+            let is_scored = matches!(pair.state(), PairState::Scored(_));
+            if let Some(victim) = is_scored.then(|| self.victim(pairs, slot)).flatten() {
+                pairs.note_victim(slot);
+                return Some(victim);
+            }
+        }
+        None
+    }
+
     /// Ranks the candidates; with `again`, all candidates without a score are counted first.
     fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, rank_end }: &mut Round, again: bool) {
         let pairs = scorer.pairs;
@@ -157,12 +186,7 @@ impl LeastUseful<'_> {
         for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
             *rank = i32::MAX;
             let Some(pair) = pairs.pair(*slot).filter(|pair| pair.ids().is_some()) else { continue };
-            let state = pair.state();
-            let is_due = match again {
-                true => !matches!(state, PairState::Scored(_)),
-                false => state.is_due(epoch),
-            };
-            if is_due && (counts_all || *oldest.get_or_init(find_oldest) == Some(*slot)) {
+            if is_due(pair.state(), epoch, again) && (counts_all || *oldest.get_or_init(find_oldest) == Some(*slot)) {
                 scorer.count(*slot);
             } else if self.needy == Some(*slot) && candidates.as_slice().len() > 1 {
                 self.score_needy(scorer, *slot);
@@ -207,5 +231,13 @@ impl LeastUseful<'_> {
         let may_pay = memcg.is_descendant_of(self.limit)
             && layer_of(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
         may_pay.then_some(Victim { slot, id, memcg })
+    }
+}
+
+/// Returns true if a selection counts a pair in this state, or `again` a pair without a score.
+fn is_due(state: PairState, epoch: u32, again: bool) -> bool {
+    match again {
+        true => !matches!(state, PairState::Scored(_)),
+        false => state.is_due(epoch),
     }
 }

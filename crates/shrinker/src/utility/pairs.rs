@@ -336,6 +336,11 @@ impl Pairs {
         ((u128::from(step.wrapping_mul(GOLDEN_RATIO)) * u128::from(end)) >> 64) as u64
     }
 
+    /// Returns the slot of the only pair, if there is a single one.
+    pub(crate) fn only(&self) -> Option<u32> {
+        (self.end.load(Ordering::Relaxed) == 1).then_some(0)
+    }
+
     /// Records the selected victim.
     pub(crate) fn note_victim(&self, slot: u32) {
         if self.last.load(Ordering::Relaxed) != slot {
