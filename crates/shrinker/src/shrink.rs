@@ -48,7 +48,7 @@ const SEEKS_ALL_MAX: u32 = 4;
 pub(crate) struct VisitOutcome {
     pub(crate) progress: Progress,
     /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or the scan
-    /// of a [`ScanAmount::Batch`] ended early at a bound.
+    /// of a [`ScanAmount::Share`] or [`ScanAmount::Batch`] ended early at a bound.
     pub(crate) postponed: bool,
 }
 
@@ -105,12 +105,11 @@ impl ShrinkSlab<'_> {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
                         self.by_policy(guard, freeable, sc.is_deferred(), &mut visited, work);
                     }
-                    ScanAmount::Share => {
-                        let total = (freeable / SHARE_PARTS).clamp(1, guard.options.batch);
-                        self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
-                    }
-                    ScanAmount::Batch(objects) => {
-                        let total = objects.min(freeable);
+                    ScanAmount::Share | ScanAmount::Batch(_) => {
+                        let total = match self.amount {
+                            ScanAmount::Batch(objects) => objects.min(freeable),
+                            _ => (freeable / SHARE_PARTS).clamp(1, guard.options.batch),
+                        };
                         let ended = self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
                         postponed |= ended == Ended::Cut;
                     }

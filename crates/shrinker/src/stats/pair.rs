@@ -44,6 +44,7 @@ pub(crate) struct PairCountsOf(ThinVec<(u32, PairCounts)>);
 
 impl PairCountsOf {
     /// Adds a visit. Without memory the visit is not recorded.
+    #[inline]
     pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &VisitCounts) {
         let at = match self.0.binary_search_by_key(&id, |seen| seen.0) {
             Ok(at) => at,

@@ -369,10 +369,9 @@ impl Pairs {
             // The pair has to be counted first.
             (None, PairState::Unknown | PairState::Empty(_)) => return,
         };
-        let turnover = tallies.turnover(epoch);
         let utility = if reports {
             let utility = tallies.utility(epoch, budget);
-            if let (Some(utility), Some(turnover)) = (utility, turnover) {
+            if let Some((utility, turnover)) = utility.and_then(|utility| Some((utility, tallies.turnover(epoch)?))) {
                 let seen = (utility - turnover).saturating_mul(MEAN_OF);
                 let mean = match self.hits_per_turnover.load(Ordering::Relaxed) {
                     NO_MEAN => seen,
@@ -386,7 +385,7 @@ impl Pairs {
                 NO_MEAN => -log2(budget.max(1)),
                 mean => mean / MEAN_OF,
             };
-            turnover.map(|turnover| turnover + mean + cost)
+            tallies.turnover(epoch).map(|turnover| turnover + mean + cost)
         };
         // The least utility follows from the insert rate, and not from a rate per object: otherwise
         // a small pair would shrink further and further.
