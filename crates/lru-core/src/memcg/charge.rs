@@ -103,14 +103,15 @@ impl Memcg {
     #[cold]
     fn try_charge_slow(&self, bytes: ByteSize, take: Take, batch: u64) -> Result<Charged, OverLimit> {
         let tree = self.tree();
-        if take == Take::ChargeBatch && self.add_usage(batch, stock_max).is_ok() {
-            tree.put_stock(self, batch - bytes.get());
-            return Ok(Charged::Within);
-        }
         let mut refused_before = None;
         // Each iteration but the last drains the stock below another group, nearer to the root:
         // bounded by the depth.
         loop {
+            // Also after a drain: the drained bytes may be enough for a batch.
+            if take == Take::ChargeBatch && self.add_usage(batch, stock_max).is_ok() {
+                tree.put_stock(self, batch - bytes.get());
+                return Ok(Charged::Within);
+            }
             match self.add_usage(bytes.get(), Limits::max) {
                 Ok(()) => return Ok(self.above_high().cloned().map_or(Charged::Within, Charged::AboveHigh)),
                 Err(refused)

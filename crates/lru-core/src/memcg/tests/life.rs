@@ -404,6 +404,21 @@ fn a_charge_takes_at_most_the_given_stock() {
 }
 
 #[test]
+fn a_charge_that_drains_another_groups_stock_may_take_stock_itself() {
+    let tree = MemcgTree::new(1);
+    let (a, other) = (tree.root().create("a").unwrap(), tree.root().create("other").unwrap());
+    tree.root().set_max(b(1_000));
+    (0..2).for_each(|_| assert_eq!(other.try_charge_with_stock(b(100), b(700)), Ok(Charged::Within)));
+    assert_eq!((other.usage(), other.in_stock()), (b(900), b(700)));
+    let charge = || a.try_charge_with_stock(b(100), b(300));
+    assert_eq!(charge(), Ok(Charged::Within));
+    assert_eq!((a.usage(), other.in_stock(), tree.root().usage()), (b(100), b(700), b(1_000)), "all is used");
+    assert_eq!(charge(), Ok(Charged::Within));
+    assert_eq!((other.usage(), other.in_stock()), (b(200), ByteSize::ZERO), "the stock was drained");
+    assert_eq!((a.usage(), a.in_stock()), (b(500), b(300)));
+}
+
+#[test]
 fn lowering_max_drains_the_stock() {
     let tree = MemcgTree::new(2);
     let a = tree.root().create("a").unwrap();
