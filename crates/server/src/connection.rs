@@ -375,8 +375,7 @@ impl Connection {
         }
         self.is_first = false;
         if self.session.output.is_full() {
-            // By plain commands: the socket did not accept it at once, or it has long values, which
-            // `try_flush` leaves.
+            // By plain commands: the socket did not accept all of it at once.
             self.session.flush().await?;
         }
         let is_logged = self.session.server.verbosity() > 0;

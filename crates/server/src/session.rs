@@ -76,7 +76,7 @@ impl Session {
         // First: see the module.
         self.publish_counts();
         let before = self.output.unwritten();
-        let is_written = self.output.try_write(|bytes| self.stream.try_write(bytes))?;
+        let is_written = self.output.try_write(|slices| self.stream.try_write(slices))?;
         self.note_written(before - self.output.unwritten());
         Ok(is_written)
     }

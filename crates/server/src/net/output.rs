@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -196,16 +195,15 @@ impl Output {
         self.length - self.written
     }
 
-    /// Writes once, by `write`, if no long value is in the output. Returns whether everything is
-    /// written.
+    /// Writes once, by `write`. Returns whether everything is written.
     ///
     /// # Errors
     ///
     /// Those of `write`, except `WouldBlock`.
     #[inline]
-    pub fn try_write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
-        if self.values.is_empty() && self.unwritten() > 0 {
-            match write(&self.text[self.written - self.dropped..]) {
+    pub fn try_write(&mut self, write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>) -> io::Result<bool> {
+        if self.unwritten() > 0 {
+            match self.with_slices(write) {
                 Ok(written) => self.advance(written),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
                 Err(why) => return Err(why),
@@ -225,7 +223,8 @@ impl Output {
             return Ok(());
         }
         while self.unwritten() > 0 {
-            let written = poll_fn(|cx| self.poll_write(Pin::new(&mut *to), cx)).await?;
+            let written =
+                poll_fn(|cx| self.with_slices(|slices| Pin::new(&mut *to).poll_write_vectored(cx, slices))).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -242,16 +241,17 @@ impl Output {
         &mut self.text
     }
 
-    /// Tries to write the remaining output.
-    fn poll_write(&self, to: Pin<&mut impl AsyncWrite>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Calls `write` with the front of the remaining output, as slices.
+    #[inline]
+    fn with_slices<T>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
         if self.values.is_empty() {
-            return to.poll_write(cx, &self.text[self.written - self.dropped..]);
+            return write(&[IoSlice::new(&self.text[self.written - self.dropped..])]);
         }
         // Built again for each attempt, so that a connection that waits does not store a kilobyte
         // of slices.
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = self.slices(&mut slices);
-        to.poll_write_vectored(cx, &slices[..count])
+        write(&slices[..count])
     }
 
     /// Fills `slices` from the front of the remaining output, and returns the number of slices
@@ -334,6 +334,7 @@ fn push_number(buffer: &mut Vec<u8>, mut number: u64) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::task::{Context, Poll};
 
     use super::*;
     use crate::value::data::Data;
@@ -396,21 +397,37 @@ mod tests {
     #[test]
     fn a_socket_that_is_ready_takes_short_output_at_once() {
         let mut output = Output::default();
-        let never = |_: &[u8]| panic!("nothing is to be written");
+        let never = |_: &[IoSlice<'_>]| panic!("nothing is to be written");
         assert!(output.try_write(never).unwrap());
         output.line("STORED");
         assert!(!output.try_write(|_| Err(io::ErrorKind::WouldBlock.into())).unwrap());
         assert!(output.try_write(|_| Err(io::ErrorKind::BrokenPipe.into())).is_err());
-        assert!(!output.try_write(|bytes| Ok(bytes.len() - 2)).unwrap());
+        assert!(!output.try_write(|slices| Ok(slices[0].len() - 2)).unwrap());
         assert_eq!(output.unwritten(), 2);
-        let rest = |bytes: &[u8]| {
-            assert_eq!(bytes, b"\r\n");
+        let rest = |slices: &[IoSlice<'_>]| {
+            assert!(matches!(slices, [only] if **only == *b"\r\n"));
             Ok(2)
         };
         assert!(output.try_write(rest).unwrap());
         let long = Data::copy(&[7; COPIED_BYTES_MAX + 1], &Arc::new(PiecePool::new(0)));
         output.value(b"k", &Value::new(b"k", 0, ItemFlags::default(), 1, &long), false);
-        assert!(!output.try_write(never).unwrap(), "a long value is written by `flush`");
+        output.line("END");
+        let lengths = |slices: &[IoSlice<'_>]| slices.iter().map(|slice| slice.len()).collect::<Vec<_>>();
+        let in_the_value = |slices: &[IoSlice<'_>]| {
+            assert_eq!(lengths(slices), [16, COPIED_BYTES_MAX + 1, 7], "a long value is not copied");
+            Ok(16 + 2000)
+        };
+        assert!(!output.try_write(in_the_value).unwrap());
+        let after_the_value = |slices: &[IoSlice<'_>]| {
+            assert_eq!(lengths(slices), [COPIED_BYTES_MAX + 1 - 2000, 7]);
+            Ok(COPIED_BYTES_MAX + 1 - 2000 + 3)
+        };
+        assert!(!output.try_write(after_the_value).unwrap());
+        let rest = |slices: &[IoSlice<'_>]| {
+            assert!(matches!(slices, [only] if **only == *b"ND\r\n"));
+            Ok(4)
+        };
+        assert!(output.try_write(rest).unwrap());
     }
 
     #[test]

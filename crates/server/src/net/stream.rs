@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 #[cfg(unix)]
 use rustix::buffer::spare_capacity;
 #[cfg(unix)]
-use rustix::io::Errno;
+use rustix::io::{writev, Errno};
 #[cfg(unix)]
 use rustix::net::{recv, send, RecvFlags, SendFlags};
 #[cfg(unix)]
@@ -145,11 +145,14 @@ impl Stream {
 
     /// Writes once, if the socket accepts output now and its bytes are not encrypted; otherwise
     /// fails with `WouldBlock`.
-    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         #[cfg(unix)]
         if let Some(socket) = self.plain_socket() {
             // No signal either: Rust's runtime ignores SIGPIPE.
-            return Ok(send(socket, bytes, SendFlags::empty())?);
+            return Ok(match slices {
+                [only] => send(socket, only, SendFlags::empty())?,
+                _ => writev(socket, slices)?,
+            });
         }
         Err(io::ErrorKind::WouldBlock.into())
     }
@@ -295,9 +298,12 @@ mod tests {
         let (event_loop, mut stream, mut client) = pair();
         let bytes: Vec<u8> = (0..BYTES).map(|n| (n % 251) as u8).collect();
         event_loop.block_on(async {
-            let mut sent = 0;
+            let (mut sent, mut is_vectored) = (0, false);
             let refused = loop {
-                match stream.try_write(&bytes[sent..]) {
+                let (front, rest) = bytes[sent..].split_at(1000);
+                let slices = if is_vectored { &[front, rest][..] } else { &[front] };
+                is_vectored = !is_vectored;
+                match stream.try_write(&slices.iter().map(|slice| IoSlice::new(slice)).collect::<Vec<_>>()) {
                     Ok(written) => {
                         sent += written;
                         assert!(sent < BYTES, "the socket's buffer takes all");
