@@ -1,9 +1,10 @@
 //! A client connection: reads bytes, runs commands, and writes replies in batches.
 //!
-//! All memory of a connection is bounded: the input by the longest line (values leave the input as
-//! they arrive), the value in progress by `-I` and by the [`receive_budget`](crate::receive_budget)
-//! of all connections together, the output by [`Output::is_full`]. A connection that waits for its
-//! client holds an input buffer only if a part of a command is in it.
+//! All memory of a connection is bounded: the input by the longest line (a value that is not short
+//! leaves the input as it arrives), the value in progress by `-I` and by the
+//! [`receive_budget`](crate::receive_budget) of all connections together, the output by
+//! [`Output::is_full`]. A connection that waits for its client holds an input buffer only if a part
+//! of a command is in it.
 //!
 //! At shutdown, input that has already been received is still read and answered; an incomplete
 //! command is dropped.
@@ -26,7 +27,7 @@ use crate::admission::{admit, admit_store};
 use crate::commands;
 use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
-use crate::decoder::{Decoder, PlainStep, Step};
+use crate::decoder::{Decoder, PlainOutcome, PlainStep, Step};
 use crate::log::SENT_BYTES_MAX;
 use crate::net::input::Input;
 use crate::net::output::Output;
@@ -176,8 +177,7 @@ impl Connection {
         // A timer for the whole connection: see `timers`.
         let mut idle = pin!(idle_time_max.map(timers::sleep));
         loop {
-            let is_in_value = self.decoder.is_in_value();
-            self.session.entry.set_state(if is_in_value { ConnectionState::ReadValue } else { ConnectionState::Read });
+            self.note_wait();
             let mut idle_until = idle_time_max.map(|time| Instant::now() + time);
             let wake = poll_fn(|cx| -> Poll<io::Result<Wake>> {
                 if self.session.is_closing() {
@@ -188,7 +188,7 @@ impl Connection {
                     if read != ReadOutcome::Drained || !self.serve_plain()? {
                         return Poll::Ready(Ok(Wake::Read(read)));
                     }
-                    self.session.entry.set_state(ConnectionState::Read);
+                    self.note_wait();
                     idle_until = idle_time_max.map(|time| Instant::now() + time);
                 }
                 match (idle.as_mut().as_pin_mut(), idle_until) {
@@ -238,6 +238,13 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Publishes what the connection waits for.
+    #[inline]
+    fn note_wait(&self) {
+        let is_in_value = self.decoder.is_in_value(&self.input);
+        self.session.entry.set_state(if is_in_value { ConnectionState::ReadValue } else { ConnectionState::Read });
     }
 
     /// Returns the reason of an end that the client has caused.
@@ -345,9 +352,16 @@ impl Connection {
             return Ok(false);
         }
         session.output.set_trace(false);
-        let mut used = 0;
-        while used < input.len() && !session.output.is_full() {
-            let Some((taken, step)) = decoder.plain_step(&input[used..]) else { break };
+        let (mut used, mut is_all) = (0, false);
+        while !session.output.is_full() {
+            let (taken, step) = match decoder.plain_step(&input[used..]) {
+                PlainOutcome::Step(taken, step) => (taken, step),
+                PlainOutcome::More => {
+                    is_all = true;
+                    break;
+                }
+                PlainOutcome::NotPlain => break,
+            };
             let is_done = match step {
                 PlainStep::Get { key } => {
                     commands::get(session, key);
@@ -359,9 +373,13 @@ impl Connection {
                 break;
             }
             used += taken;
+            if used == input.len() {
+                is_all = true;
+                break;
+            }
         }
         input.advance(used);
-        Ok(session.try_flush()? && input.is_empty())
+        Ok(session.try_flush()? && is_all)
     }
 
     /// Runs all complete commands in the input, and writes their replies. After a command that a

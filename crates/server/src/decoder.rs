@@ -3,8 +3,8 @@
 //! Each step consumes a part of the input and returns the number of consumed bytes; the caller
 //! presents the rest again, with more input behind it. The decoder stores no input except the key
 //! and the data block of a store in progress, so a connection's memory is one line, one value and
-//! this struct. A short value that has arrived as a whole is not stored either:
-//! [`PlainStep::Set`].
+//! this struct. The value of a plain `set` is not stored either, if it is short: the `set` stays in
+//! the input until its value has arrived as a whole ([`PlainStep::Set`]).
 //!
 //! # Invariants
 //!
@@ -14,7 +14,8 @@
 //! 2. A step other than `More` and `NoRoom` consumes at least one byte, so a finite input has
 //!    finitely many steps.
 //! 3. Memory for a value is allocated as its bytes arrive, one piece ahead, never by the announced
-//!    length; it is charged to the [`ReceiveBudget`] first.
+//!    length; it is charged to the [`ReceiveBudget`] first. A `set` that stays in the input fits
+//!    into the buffer of the connection, as any line does.
 
 #[cfg(test)]
 pub mod steps;
@@ -30,7 +31,7 @@ use crate::protocol::error::{ProtocolError, RefusedLine};
 use crate::protocol::item::item_bytes;
 use crate::protocol::line;
 use crate::protocol::meta_command::MetaStore;
-use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
+use crate::receive_budget::{ReceiveBudget, ReceiveCharge, FREE_BYTES};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
 
@@ -45,6 +46,12 @@ const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 /// for (`BUFFER_BYTES` in `net/buffer_pool.rs`). Must be at most `SHORT_BYTES_MAX` of
 /// `store/update.rs`: such a value is stored however many pieces are in use.
 const COMPLETE_BYTES_MAX: usize = 16 * 1024;
+
+/// The longest value of a plain `set` that stays in the input until it has arrived as a whole: all
+/// that the receive budget would not charge. With its line it is shorter than a connection's
+/// buffer, so that the buffer never grows for it.
+const KEPT_BYTES_MAX: usize = FREE_BYTES as usize;
+const _: () = assert!(KEPT_BYTES_MAX + LINE_BYTES_MAX + LINE_END.len() < COMPLETE_BYTES_MAX);
 
 /// The end of a line, and of a data block.
 const LINE_END: &[u8] = b"\r\n";
@@ -105,6 +112,17 @@ pub enum PlainStep<'a> {
     Get { key: &'a [u8] },
     /// A plain `set` of a short value.
     Set { command: PlainSet<'a>, value: &'a [u8] },
+}
+
+/// The outcome of [`Decoder::plain_step`].
+#[derive(Debug)]
+pub enum PlainOutcome<'a> {
+    /// A plain step, and the number of consumed bytes.
+    Step(usize, PlainStep<'a>),
+    /// No further step without more input: a part of a plain `set`, which stays in the input.
+    More,
+    /// The next step is not a plain one, or not known.
+    NotPlain,
 }
 
 /// A store command and the value that follows it. Public fields are those of [`StoreCommand`].
@@ -168,9 +186,14 @@ impl Decoder {
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
-    /// Returns whether the next input byte belongs to a value, which is stored or discarded.
-    pub fn is_in_value(&self) -> bool {
-        matches!(self.state, DecoderState::Value(_) | DecoderState::Swallow(_))
+    /// Returns whether the client has sent a part of a value, which is stored or discarded. `input`
+    /// is the input that the last step has left.
+    pub fn is_in_value(&self, input: &[u8]) -> bool {
+        match self.state {
+            DecoderState::Line => !input.is_empty() && line::plain_set(input).is_some(),
+            DecoderState::Value(_) | DecoderState::Swallow(_) => true,
+            DecoderState::Closed => false,
+        }
     }
 
     /// Returns whether a line was too long: all further input is discarded.
@@ -207,8 +230,9 @@ impl Decoder {
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         match &mut self.state {
             DecoderState::Line => match self.plain_step(input) {
-                Some((taken, step)) => (taken, Step::Plain(step)),
-                None => self.line(input),
+                PlainOutcome::Step(taken, step) => (taken, Step::Plain(step)),
+                PlainOutcome::More => (0, Step::More),
+                PlainOutcome::NotPlain => self.line(input),
             },
             DecoderState::Value(request) => {
                 let taken = match request.take(input) {
@@ -241,23 +265,31 @@ impl Decoder {
 
     /// Takes a plain step, if the next step is one; otherwise changes nothing.
     #[inline(always)] // As a call, the result would be passed in memory.
-    pub fn plain_step<'a>(&mut self, input: &'a [u8]) -> Option<(usize, PlainStep<'a>)> {
+    pub fn plain_step<'a>(&mut self, input: &'a [u8]) -> PlainOutcome<'a> {
         if !matches!(self.state, DecoderState::Line) {
-            return None;
+            return PlainOutcome::NotPlain;
         }
-        let step = match line::plain_get(input) {
+        let (taken, step) = match line::plain_get(input) {
             Some((key, used)) => (used, PlainStep::Get { key }),
             None => {
-                let (command, used) = line::plain_set(input)?;
-                let value = complete_value(command.length, &input[used..])?;
-                if item_bytes(command.key, command.flags, command.length) > self.item_bytes_max {
-                    return None;
+                let Some((command, used)) = line::plain_set(input) else { return PlainOutcome::NotPlain };
+                if command.length > COMPLETE_BYTES_MAX
+                    || item_bytes(command.key, command.flags, command.length) > self.item_bytes_max
+                {
+                    return PlainOutcome::NotPlain;
                 }
-                (used + value.len() + LINE_END.len(), PlainStep::Set { command, value })
+                match input[used..].split_at_checked(command.length) {
+                    Some((value, rest)) if rest.starts_with(LINE_END) => {
+                        (used + value.len() + LINE_END.len(), PlainStep::Set { command, value })
+                    }
+                    Some((_, [_, _, ..])) => return PlainOutcome::NotPlain,
+                    _ if command.length > KEPT_BYTES_MAX => return PlainOutcome::NotPlain,
+                    _ => return PlainOutcome::More,
+                }
             }
         };
         self.searched = 0;
-        Some(step)
+        PlainOutcome::Step(taken, step)
     }
 
     /// Takes one step at the beginning of a line that is not plain: parses it into a command,
@@ -315,13 +347,6 @@ impl Decoder {
     fn is_too_large(&self, store: &StoreCommand<'_>) -> bool {
         item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
-}
-
-/// Returns the value of `length` bytes at the front of `input`, if the value is short, and complete
-/// with its line end: then it needs no memory of its own until it is stored.
-fn complete_value(length: usize, input: &[u8]) -> Option<&[u8]> {
-    let (value, rest) = input.split_at_checked(length)?;
-    (length <= COMPLETE_BYTES_MAX && rest.starts_with(LINE_END)).then_some(value)
 }
 
 fn is_get(line: &[u8]) -> bool {

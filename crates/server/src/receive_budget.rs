@@ -21,7 +21,7 @@ use std::sync::Arc;
 use lowwater::{ByteSize, Runtime};
 
 /// Bytes of each value that are not charged.
-const FREE_BYTES: u64 = 4 * 1024;
+pub const FREE_BYTES: u64 = 4 * 1024;
 
 /// Granularity of reservations, so that a long value changes the shared count rarely.
 const STEP_BYTES: u64 = 64 * 1024;

@@ -72,6 +72,42 @@ fn an_abandoned_value_is_discarded_with_its_block() {
 }
 
 #[test]
+fn a_short_set_stays_in_the_input_until_it_is_complete() {
+    let new = || Decoder::new(ITEM_BYTES_MAX, &Arc::new(PiecePool::new(0)), None);
+    for length in [0, 1, 100, KEPT_BYTES_MAX - 1, KEPT_BYTES_MAX] {
+        for noreply in ["", " noreply"] {
+            let line = format!("set k 7 0 {length}{noreply}\r\n");
+            let input = [line.as_bytes(), &vec![b'x'; length], b"\r\n"].concat();
+            let mut decoder = new();
+            for received in 1..input.len() {
+                let (taken, step) = decoder.step(&input[..received]);
+                assert!(matches!((taken, step), (0, Step::More)), "{received} of {}", input.len());
+                assert_eq!(decoder.is_in_value(&input[..received]), received >= line.len());
+            }
+            assert!(decoder.abandon_value().is_none(), "nothing was allocated for the value");
+            let (taken, step) = decoder.step(&input);
+            let Step::Plain(PlainStep::Set { command, value }) = step else { panic!("{step:?}") };
+            assert_eq!((taken, command.flags, command.noreply), (input.len(), 7, !noreply.is_empty()));
+            assert!(value == vec![b'x'; length] && !decoder.is_in_value(b""));
+        }
+    }
+    // A longer value leaves the input at once, a block with a wrong end with its last byte, and a
+    // value that is too large with its line.
+    let step = |input: &[u8]| {
+        let mut decoder = new();
+        let (taken, step) = decoder.step(input);
+        (taken, format!("{step:?}"), decoder.is_in_value(&input[taken..]))
+    };
+    let line = format!("set k 0 0 {}\r\n", KEPT_BYTES_MAX + 1);
+    assert_eq!(step(format!("{line}x").as_bytes()), (line.len() + 1, "More".into(), true));
+    assert_eq!(step(b"set k 0 0 3\r\nabcd").0, 0);
+    assert!(step(b"set k 0 0 3\r\nabcd\r").1.contains("BadDataChunk"));
+    let (taken, text, is_in_value) = step(b"set k 0 0 20000\r\nabc");
+    assert!(text.starts_with("TooLarge") && is_in_value, "{text}");
+    assert_eq!(taken, 17);
+}
+
+#[test]
 fn lines_are_bounded() {
     let line_too_long = |input: &[u8]| steps([input]).first().is_some_and(|step| step.contains("LineTooLong"));
     assert!(!line_too_long(&[b'x'; 2048]));

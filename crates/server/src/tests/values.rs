@@ -22,6 +22,32 @@ fn large_values_are_returned_unchanged() {
 }
 
 #[test]
+fn short_values_may_arrive_in_parts() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    // With values of these lengths, a connection's buffer ends in all parts of a `set`.
+    let sets: Vec<_> = (0..40).map(|n| (n, format!("{n:04}").repeat(1024 - n % 7))).collect();
+    let text: String = sets.iter().map(|(n, value)| format!("set k{n} 0 0 {}\r\n{value}\r\n", value.len())).collect();
+    let stored: String = sets.iter().map(|(n, value)| format!("VALUE k{n} 0 {}\r\n{value}\r\n", value.len())).collect();
+    let keys: Vec<_> = sets.iter().map(|(n, _)| format!("k{n}")).collect();
+    for part in [1000, 4097, 20_000, text.len()] {
+        client.exchange("flush_all\r\n", "OK\r\n");
+        for bytes in text.as_bytes().chunks(part) {
+            client.0.write_all(bytes).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        client.expect(&"STORED\r\n".repeat(sets.len()));
+        client.exchange(&format!("get {}\r\n", keys.join(" ")), &format!("{stored}END\r\n"));
+    }
+    // A client that leaves in the middle of a value has stored nothing.
+    let mut leaves = server.connect();
+    leaves.0.write_all(b"set k0 0 0 3 noreply\r\nab").unwrap();
+    leaves.wait_until_received();
+    drop(leaves);
+    client.exchange("get k0\r\n", &format!("VALUE k0 0 4096\r\n{}\r\nEND\r\n", sets[0].1));
+}
+
+#[test]
 fn incomplete_values_are_bounded_and_released() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
