@@ -89,10 +89,7 @@ impl Value {
         let client_flags = &client_flags[..header.client_flags_len()];
         let length = header.serial_len() + client_flags.len() + key.len() + bytes.len();
         let bytes = if length > SHORT_BYTES_MAX {
-            let (full, tail) = bytes.split_at(bytes.len() - bytes.len() % PIECE_BYTES);
-            let front = [&number[..header.serial_len()], client_flags, key, tail];
-            let full = FullPieces::copy(full, pool).map(Arc::new);
-            long(PooledBuffer::concat(&front, pool), full, header)
+            long_of_bytes(header, &number, client_flags, key, bytes, pool)
         } else {
             // All bytes of `number`, so that the length is constant: the excess is cut off.
             let mut block = Vec::with_capacity(length.max(number.len()));
@@ -266,6 +263,30 @@ fn short(parts: &[&[u8]], header: ItemHeader) -> CompactBytes<LongValue> {
 fn own(block: Box<[u8]>, header: ItemHeader) -> CompactBytes<LongValue> {
     const _: () = assert!(SHORT_BYTES_MAX + 2 * size_of::<u64>() <= CompactBytes::<LongValue>::BYTES_MAX);
     CompactBytes::own(block, header.0).expect("the length is at most `BYTES_MAX`, as asserted above")
+}
+
+/// Copies a value with these parts, whose block is longer than `SHORT_BYTES_MAX`.
+#[inline(never)] // So that a short value saves no registers for it.
+fn long_of_bytes(
+    header: ItemHeader,
+    number: &[u8; 8],
+    client_flags: &[u8],
+    key: &[u8],
+    bytes: &[u8],
+    pool: &Arc<PiecePool>,
+) -> CompactBytes<LongValue> {
+    let (full, tail) = bytes.split_at(bytes.len() - bytes.len() % PIECE_BYTES);
+    let length = header.serial_len() + client_flags.len() + key.len() + tail.len();
+    // As in `of_bytes`: all bytes of `number`, whose excess is cut off.
+    let mut front = pool.take_for(length.max(number.len()));
+    front.extend_from_slice(number);
+    front.truncate(header.serial_len());
+    if !client_flags.is_empty() {
+        front.extend_from_slice(client_flags);
+    }
+    front.extend_from_slice(key);
+    front.extend_from_slice(tail);
+    long(PooledBuffer::new(front, pool), FullPieces::copy(full, pool).map(Arc::new), header)
 }
 
 fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> CompactBytes<LongValue> {

@@ -73,7 +73,11 @@ impl FullPieces {
             piece.extend_from_slice(bytes);
             piece.into_boxed_slice()
         };
-        Self::new(bytes.chunks_exact(PIECE_BYTES).map(piece), pool)
+        let (first, rest) = bytes.split_at_checked(PIECE_BYTES)?;
+        let first = piece(first);
+        // Most often empty: then not even an iterator is made.
+        let rest = if rest.is_empty() { Box::default() } else { rest.chunks_exact(PIECE_BYTES).map(piece).collect() };
+        Some(Self { first, rest, pool: Arc::clone(pool) })
     }
 
     /// `None` if there is no piece.
@@ -99,8 +103,10 @@ impl FullPieces {
 
 impl Drop for FullPieces {
     fn drop(&mut self) {
-        let rest = std::mem::take(&mut self.rest).into_vec();
-        self.pool.put_back(iter::once(std::mem::take(&mut self.first)).chain(rest));
+        self.pool.put_back_one(std::mem::take(&mut self.first));
+        if !self.rest.is_empty() {
+            self.pool.put_back(std::mem::take(&mut self.rest).into_vec());
+        }
     }
 }
 

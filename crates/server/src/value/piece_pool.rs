@@ -93,6 +93,25 @@ impl PiecePool {
         self.outstanding.fetch_sub(kept + freed, Ordering::Relaxed);
     }
 
+    /// Returns a piece, as [`put_back`](Self::put_back) does.
+    #[inline]
+    pub fn put_back_one(&self, piece: Box<[u8]>) {
+        let freed = {
+            let mut pieces = self.pieces.lock();
+            match pieces.len() < self.pieces_max {
+                true => {
+                    pieces.push(piece);
+                    None
+                }
+                false => Some(piece),
+            }
+        };
+        // Outside the lock.
+        drop(freed);
+        // Relaxed: the count guards no other memory.
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Returns the bytes of all pieces in use, so that a store can refuse a long value while there
     /// are too many.
     pub fn outstanding_bytes(&self) -> u64 {
@@ -152,7 +171,7 @@ impl Drop for PooledBuffer {
         if self.bytes.capacity() == PIECE_BYTES {
             let mut piece = std::mem::take(&mut self.bytes);
             piece.resize(PIECE_BYTES, 0);
-            self.pool.put_back([piece.into_boxed_slice()]);
+            self.pool.put_back_one(piece.into_boxed_slice());
         }
     }
 }
@@ -182,7 +201,12 @@ mod tests {
         let mut taken: Vec<_> = (0..5).map(|_| pool.take()).collect();
         assert_eq!(pool.outstanding_bytes(), 5 * 4096);
         taken.iter_mut().for_each(|piece| piece.resize(PIECE_BYTES, 7));
-        pool.put_back(taken.into_iter().map(Vec::into_boxed_slice));
+        let mut taken = taken.into_iter().map(Vec::into_boxed_slice);
+        pool.put_back_one(taken.next().unwrap());
+        assert_eq!((pool.outstanding_bytes(), pool.len()), (4 * 4096, 1));
+        let last = taken.next_back().unwrap();
+        pool.put_back(taken);
+        pool.put_back_one(last);
         assert_eq!(pool.outstanding_bytes(), 0);
         assert_eq!(pool.len(), 3);
         for left in [2, 1, 0, 0] {
