@@ -46,6 +46,12 @@ pub(crate) fn pin() -> Guard {
     Guard(PhantomData)
 }
 
+/// Enters the read side; never `None`.
+#[inline]
+pub(crate) fn try_pin() -> Option<Guard> {
+    Some(pin())
+}
+
 /// A cookie for a grace period, from [`start_poll`]. Empty: [`poll`](Self::poll) tests for readers
 /// when it is called.
 #[derive(Clone, Debug)]

@@ -19,6 +19,12 @@ pub(crate) fn pin() -> Guard {
     Guard(crossbeam_epoch::pin())
 }
 
+/// Enters the read side; never `None`.
+#[inline]
+pub(crate) fn try_pin() -> Option<Guard> {
+    Some(pin())
+}
+
 /// A cookie for a grace period.
 #[derive(Clone, Debug)]
 pub struct GracePeriod(Arc<AtomicBool>);

@@ -73,6 +73,15 @@ pub fn pin() -> Guard {
     Guard(backend::pin())
 }
 
+/// Enters the read side as [`pin`] does, if that takes only a few instructions. Otherwise returns
+/// `None`, and the caller calls [`pin`]: at the thread's first pin, or while it has a guard. For a
+/// caller that is inlined, and leaves everything else to a function that is not.
+#[doc(hidden)]
+#[inline]
+pub fn try_pin() -> Option<Guard> {
+    backend::try_pin().map(Guard)
+}
+
 impl Guard {
     /// Retires an object: it is freed after its grace period, when every reader that may have seen
     /// it has left. Needs no memory, except with crossbeam-epoch.

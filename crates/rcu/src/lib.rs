@@ -107,7 +107,7 @@ pub use crossbeam::{flush, start_poll, GracePeriod};
 pub use embedded::{flush, readers_left, start_poll, waiting, GracePeriod};
 #[cfg(all(not(lowwater_loom), feature = "std", feature = "embedder"))]
 pub use embedder_unused::{readers_left, waiting};
-pub use guard::{pin, Guard};
+pub use guard::{pin, try_pin, Guard};
 pub use heavy_fences::HeavyFences;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub use membarrier::{flush, start_poll, GracePeriod};

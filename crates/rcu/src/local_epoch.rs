@@ -191,7 +191,7 @@ impl LocalEpoch {
     }
 
     /// Creates a local epoch for readers that have none of their own: its state is that of a reader
-    /// with more than one guard, and never changes.
+    /// with more than one guard, and never changes. So it can neither be entered nor left.
     #[cfg(not(lowwater_loom))]
     pub(super) const fn shared() -> Self {
         Self { epoch: AtomicU64::new(OUTSIDE), state: Cell::new(2 * GUARD) }
@@ -200,21 +200,38 @@ impl LocalEpoch {
     /// Enters the read side. On the thread that owns the local epoch.
     #[inline]
     pub(super) fn enter(&self, global: &GlobalEpoch) {
-        let state = self.state.get();
-        // The common case: no guard and no flag. Otherwise there are guards already, or the flag is
-        // `FENCED`. `COLLECT_PENDING` is set only inside; and with `ENDED` there are guards, as the
-        // last one unregisters the local epoch.
-        if state == 0 {
+        if !self.try_enter(global) {
+            self.enter_further(global);
+        }
+    }
+
+    /// Enters the read side in the common case: no guard and no flag. Otherwise returns false, and
+    /// changes nothing. On the thread that owns the local epoch.
+    #[inline]
+    #[must_use = "if false, it is still outside"]
+    pub(super) fn try_enter(&self, global: &GlobalEpoch) -> bool {
+        // Otherwise there are guards already, or the flag is `FENCED`. `COLLECT_PENDING` is set
+        // only inside; and with `ENDED` there are guards, as the last one unregisters the local
+        // epoch.
+        let is_common = self.state.get() == 0;
+        if is_common {
             self.state.set(GUARD);
             self.store_inside(global);
             // SeqCst: keeps the compiler from reordering; the processor's fence comes from
             // `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        } else {
-            self.state.set(state + GUARD);
-            if state < GUARD {
-                self.store_inside_fenced(global);
-            }
+        }
+        is_common
+    }
+
+    /// Enters the read side, if [`try_enter`](Self::try_enter) returned false. On the thread that
+    /// owns the local epoch.
+    #[inline]
+    pub(super) fn enter_further(&self, global: &GlobalEpoch) {
+        let state = self.state.get();
+        self.state.set(state + GUARD);
+        if state < GUARD {
+            self.store_inside_fenced(global);
         }
     }
 

@@ -51,9 +51,9 @@ static DOMAIN: Domain = Domain {
 mod tests;
 
 std::thread_local! {
-    /// This thread's local epoch; null before its first pin and after its end. Without a
-    /// destructor, so that an access needs no check.
-    static LOCAL: Cell<*const LocalEpoch> = const { Cell::new(ptr::null()) };
+    /// This thread's local epoch; [`STRAY`], which is never entered, before its first pin and after
+    /// its end. Without a destructor, so that an access needs no check.
+    static LOCAL: Cell<*const LocalEpoch> = const { Cell::new(&raw const STRAY) };
     /// The state of this thread's collection. Without a destructor, as `LOCAL`.
     static COLLECTION: Cell<Collection> = const { Cell::new(Collection::None) };
     /// Unregisters the local epoch when the thread ends.
@@ -133,11 +133,34 @@ pub(crate) struct Guard {
 /// Enters the read side.
 #[inline]
 pub(crate) fn pin() -> Guard {
-    let Some(local) = NonNull::new(LOCAL.get().cast_mut()) else { return pin_slow() };
-    // SAFETY: `LOCAL` is null or points to a live local epoch: `unregister`, which frees it, sets
-    // `LOCAL` to null.
-    unsafe { local.as_ref() }.enter(&DOMAIN.global);
+    if let Some(guard) = try_pin() {
+        return guard;
+    }
+    let local = local();
+    if is_stray(local) {
+        return pin_slow();
+    }
+    // SAFETY: `local` returns a live local epoch.
+    unsafe { local.as_ref() }.enter_further(&DOMAIN.global);
     Guard { local }
+}
+
+/// Enters the read side if the thread has a local epoch, no guard, and need not execute a fence.
+#[inline]
+pub(crate) fn try_pin() -> Option<Guard> {
+    let local = local();
+    // SAFETY: `local` returns a live local epoch.
+    let has_entered = unsafe { local.as_ref() }.try_enter(&DOMAIN.global);
+    // Lazily: the drop of a guard leaves.
+    has_entered.then(|| Guard { local })
+}
+
+/// Returns this thread's local epoch, or [`STRAY`]. Both are live: `unregister`, which frees the
+/// thread's, sets `LOCAL` to `STRAY`.
+#[inline]
+fn local() -> NonNull<LocalEpoch> {
+    // SAFETY: `LOCAL` is never null: it is the address of a static, or of a box.
+    unsafe { NonNull::new_unchecked(LOCAL.get().cast_mut()) }
 }
 
 #[cold]
@@ -282,7 +305,7 @@ impl Domain {
     ///
     /// The local epoch is the calling thread's, which has no guards.
     unsafe fn unregister(&self, local: *const LocalEpoch) {
-        LOCAL.set(ptr::null());
+        LOCAL.set(&STRAY);
         self.participants.lock().registered.retain(|other| other.local != local);
         // SAFETY: `register` got the pointer from a box. `LOCAL`, the list of participants and (by
         // this function's clause) guards no longer point to the local epoch, so no other call frees
@@ -449,16 +472,18 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        let local = LOCAL.get();
-        // SAFETY: `LOCAL` is null or points to this thread's live local epoch: `unregister`, which
-        // frees it, sets `LOCAL` to null.
-        let Some(epoch) = (unsafe { local.as_ref() }) else { return };
+        let local = local();
+        if is_stray(local) {
+            return;
+        }
+        // SAFETY: `local` returns a live local epoch.
+        let epoch = unsafe { local.as_ref() };
         if epoch.end_thread() {
             // SAFETY: the local epoch is this thread's, and `end_thread` returned that the thread
             // has no guards.
-            unsafe { DOMAIN.unregister(local) };
+            unsafe { DOMAIN.unregister(local.as_ptr()) };
         } else {
-            DOMAIN.keep(local);
+            DOMAIN.keep(local.as_ptr());
         }
     }
 }
