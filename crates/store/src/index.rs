@@ -71,14 +71,14 @@ mod visit;
 
 pub use cursor::Cursor;
 pub(crate) use directory::Directory;
-pub use first_probe::FirstProbe;
+pub use first_probe::{FirstProbe, Held, HeldProbe};
 pub use insert_error::InsertError;
 
 use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, Slotted};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
 use core::fmt;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use growth::Growth;
 use lowwater_base::unwind::caught;
 use lowwater_lru_core::AllocError;
@@ -152,18 +152,42 @@ impl<T: Slotted> ExtendibleIndex<T> {
         match view.probe_first(hash, |number| self.wanted(number, &is)) {
             FirstProbe::Found(object) => Some(object),
             FirstProbe::Absent => None,
-            FirstProbe::Overflowed => view.beyond(hash, |number| self.wanted(number, &is)),
+            FirstProbe::Undecided => view.probe_all(hash, |number| self.wanted(number, &is)),
         }
     }
 
-    /// Runs the first half of [`get`](Self::get): probes only the home bucket, one cache line,
-    /// where nearly every object is. For callers that inline the common case and leave everything
-    /// else, including the [`get`](Self::get), to a function that is not inlined.
+    /// Runs the first half of [`get`](Self::get): probes only the first object with the tag of
+    /// `hash` in the home bucket, one cache line, which nearly always decides. For callers that
+    /// inline the common case and leave everything else, including the
+    /// [second half](Self::get_undecided), to a function that is not inlined.
     #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
     pub fn probe_first<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> FirstProbe<&'g T> {
         let hash = mix(hash);
         let Some(view) = self.view(hash, guard) else { return FirstProbe::Absent };
         view.probe_first(hash, |number| self.wanted(number, &is))
+    }
+
+    /// As [`probe_first`](Self::probe_first), with a guard that the result takes over.
+    #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
+    pub fn probe_held(&self, hash: u64, guard: Guard, is: impl Fn(&T) -> bool) -> HeldProbe<'_, T> {
+        match self.probe_first(hash, &guard, is) {
+            FirstProbe::Found(object) => {
+                let object = NonNull::from(object);
+                // SAFETY: the object was found in this index, which the result borrows, under
+                // `guard`.
+                HeldProbe::Found(unsafe { Held::new(object, guard) })
+            }
+            FirstProbe::Absent => HeldProbe::Absent(guard),
+            FirstProbe::Undecided => HeldProbe::Undecided(guard),
+        }
+    }
+
+    /// Runs the second half of [`get`](Self::get), after [`FirstProbe::Undecided`]. It needs no
+    /// first half, and is only slower without one.
+    #[inline]
+    pub fn get_undecided<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Option<&'g T> {
+        let hash = mix(hash);
+        self.view(hash, guard)?.probe_all(hash, |number| self.wanted(number, &is))
     }
 
     #[inline(always)] // As for `get`, its caller.

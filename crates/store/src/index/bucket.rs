@@ -45,7 +45,7 @@ mod bit_mask;
 use super::FirstProbe;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use bit_mask::WAYS;
-use bit_mask::{BitMask, FIRST_AT};
+use bit_mask::{BitMask, Tags, FIRST_AT};
 
 /// One cache line of a segment; see the module.
 #[repr(align(64))]
@@ -127,11 +127,38 @@ impl Bucket {
                 // writer has made progress.
                 continue 'again;
             }
-            return if tags[1] >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX == 0 {
-                FirstProbe::Absent
-            } else {
-                FirstProbe::Overflowed
-            };
+            return Self::not_found(tags[1], hash);
+        }
+    }
+
+    /// As [`find`](Self::find), for the first way with the tag of `hash` only, and without retries:
+    /// [`Undecided`](FirstProbe::Undecided) if `is_wanted` returns none for its number, or if a
+    /// tag changed meanwhile.
+    #[inline]
+    pub(super) fn find_first<R>(&self, hash: u64, is_wanted: impl FnOnce(u32) -> Option<R>) -> FirstProbe<R> {
+        let tags = Tags::load(&self.tags);
+        let Some(way) = tags.with_tag_of(hash).first() else {
+            // Relaxed: see the module. A wanted object that is in a later bucket all the time is
+            // counted all the time; if it was removed meanwhile, it is absent.
+            return Self::not_found(self.tags[1].load(Ordering::Relaxed), hash);
+        };
+        // Acquire, as in `find`.
+        let Some(found) = is_wanted(self.numbers[way].load(Ordering::Acquire)) else {
+            return FirstProbe::Undecided;
+        };
+        if Tags::load(&self.tags).are(tags) || crate::mutated!("without_second_look") {
+            return FirstProbe::Found(found);
+        }
+        FirstProbe::Undecided
+    }
+
+    /// Returns the result for a hash whose tag no way has. `second` is the word with the overflow
+    /// counts.
+    #[inline]
+    fn not_found<R>(second: u64, hash: u64) -> FirstProbe<R> {
+        match second >> overflow_shift(overflow_class(hash)) & OVERFLOW_MAX {
+            0 => FirstProbe::Absent,
+            _ => FirstProbe::Undecided,
         }
     }
 
@@ -290,7 +317,7 @@ mod tests {
                 assert_eq!(bucket.overflow_count(hash(count)), nr);
             }
             let further =
-                (0..OVERFLOW_COUNTS as u64).filter(|&other| look(&bucket, hash(other)) == FirstProbe::Overflowed);
+                (0..OVERFLOW_COUNTS as u64).filter(|&other| look(&bucket, hash(other)) == FirstProbe::Undecided);
             assert!(further.eq([count]), "no other overflow count");
             (0..3).for_each(|_| bucket.uncount_overflow(hash(count)));
         }
@@ -307,6 +334,6 @@ mod tests {
         (0..40).for_each(|_| bucket.uncount_overflow(hash(6)));
         assert_eq!([5, 6, 7].map(|count| bucket.overflow_count(hash(count))), [0, OVERFLOW_MAX as u32, 1]);
         bucket.assert_overflow([0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(look(&bucket, hash(6)), FirstProbe::Overflowed);
+        assert_eq!(look(&bucket, hash(6)), FirstProbe::Undecided);
     }
 }

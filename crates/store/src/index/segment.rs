@@ -188,23 +188,24 @@ impl<'g> View<'g> {
         Probe { at: home(hash, nr), nr, left: nr }
     }
 
-    /// Probes the home bucket of `hash` for a number for which `is_wanted` returns a value. For
-    /// readers.
+    /// Probes the first way with the tag of `hash` in its home bucket for a number for which
+    /// `is_wanted` returns a value. For readers.
     #[inline]
-    pub(super) fn probe_first<R>(self, hash: u64, is_wanted: impl FnMut(u32) -> Option<R>) -> FirstProbe<R> {
+    pub(super) fn probe_first<R>(self, hash: u64, is_wanted: impl FnOnce(u32) -> Option<R>) -> FirstProbe<R> {
         #[cfg(lowwater_loom)]
         self.header().made.with(|_| ());
-        self.bucket(home(hash, buckets(self.class))).find(hash, is_wanted)
+        self.bucket(home(hash, buckets(self.class))).find_first(hash, is_wanted)
     }
 
-    /// Probes the buckets behind the home bucket, after [`probe_first`](Self::probe_first) returned
-    /// [`FirstProbe::Overflowed`]. A function of its own, so that the common case stays short.
+    /// Probes all ways, after [`probe_first`](Self::probe_first) returned
+    /// [`FirstProbe::Undecided`]. A function of its own, so that the common case stays short.
     #[cold]
-    pub(super) fn beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
-        for at in self.probe(hash).skip(1) {
+    #[inline(never)]
+    pub(super) fn probe_all<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        for at in self.probe(hash) {
             match self.bucket(at).find(hash, &mut is_wanted) {
                 FirstProbe::Found(found) => return Some(found),
-                FirstProbe::Overflowed => {}
+                FirstProbe::Undecided => {}
                 FirstProbe::Absent => break,
             }
         }

@@ -5,6 +5,8 @@
 //! A change must keep both versions equal, which the unit tests compare, and free of false
 //! positives: a wrong bit may name a free way, whose number is not valid.
 
+use crate::sync::atomic::AtomicU64;
+
 /// The byte of the two words at which the tags begin. In a model check all tags are in the second
 /// word, beside the overflow counts: there a store of a count also rewrites the tags.
 pub(super) const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
@@ -59,6 +61,106 @@ fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
     // SAFETY: SSE2, by this function's `cfg`.
     let bits = unsafe { _mm_movemask_epi8(equal) };
     bits as u32
+}
+
+/// The bytes of a bucket's two tag words, as a lookup loaded them.
+#[derive(Clone, Copy)]
+pub(super) struct Tags(vector::Bytes);
+
+impl Tags {
+    /// Loads both words, each byte with Acquire. A tag never moves between the words, so the order
+    /// of the two loads does not matter.
+    #[inline]
+    pub(super) fn load(words: &[AtomicU64; 2]) -> Self {
+        Self(vector::load(words))
+    }
+
+    /// Returns the ways with the [tag](super::tag) of `hash`.
+    #[inline]
+    pub(super) fn with_tag_of(self, hash: u64) -> BitMask {
+        BitMask(u64::from(vector::tagged(hash, self.0) >> FIRST_AT) & ((1 << WAYS) - 1))
+    }
+
+    /// Returns whether all bytes of both are the same.
+    #[inline]
+    pub(super) fn are(self, other: Self) -> bool {
+        vector::are_same(self.0, other.0)
+    }
+}
+
+/// [`Tags`] in a vector register: one load, and no instructions that move two words there.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(lowwater_loom), not(miri)))]
+mod vector {
+    use super::AtomicU64;
+    use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi8};
+
+    pub(super) type Bytes = __m128i;
+
+    #[inline]
+    pub(super) fn load(words: &[AtomicU64; 2]) -> Bytes {
+        let bytes;
+        // In assembly, as other threads store to the words: Rust has no atomic load of a vector,
+        // and its other loads would be a data race. Each byte is loaded whole, which suffices: a
+        // store changes one byte of a tag, and rewrites the others with the same values. The
+        // processor keeps loads in order, and the compiler moves no access over the block, which
+        // may access any memory: so each load is an Acquire.
+        // SAFETY: reads 16 bytes of the reference's memory, which a bucket aligns to 16.
+        unsafe {
+            core::arch::asm!(
+                "movdqa {bytes}, xmmword ptr [{words}]",
+                bytes = lateout(xmm_reg) bytes,
+                words = in(reg) words,
+                options(nostack, preserves_flags),
+            );
+        }
+        bytes
+    }
+
+    #[inline]
+    pub(super) fn tagged(hash: u64, bytes: Bytes) -> u32 {
+        // SAFETY: this module is compiled only if the target has SSE2 as a static target feature.
+        let (low, one) = unsafe { (_mm_set1_epi8(hash as i8), _mm_set1_epi8(1)) };
+        // SAFETY: SSE2, by the module's `cfg`.
+        let tag = unsafe { _mm_max_epu8(low, one) };
+        // SAFETY: SSE2, by the module's `cfg`.
+        let equal = unsafe { _mm_cmpeq_epi8(bytes, tag) };
+        // SAFETY: SSE2, by the module's `cfg`.
+        unsafe { _mm_movemask_epi8(equal) as u32 }
+    }
+
+    #[inline]
+    pub(super) fn are_same(bytes: Bytes, others: Bytes) -> bool {
+        // SAFETY: SSE2, by the module's `cfg`.
+        let equal = unsafe { _mm_cmpeq_epi8(bytes, others) };
+        // SAFETY: SSE2, by the module's `cfg`.
+        unsafe { _mm_movemask_epi8(equal) == 0xffff }
+    }
+}
+
+/// [`Tags`] as two words: for other processors, model checks and Miri.
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(lowwater_loom), not(miri))))]
+mod vector {
+    use super::{bytes_that_are, AtomicU64};
+    use crate::index::bucket::tag;
+    use crate::sync::atomic::Ordering;
+
+    pub(super) type Bytes = [u64; 2];
+
+    #[inline]
+    pub(super) fn load(words: &[AtomicU64; 2]) -> Bytes {
+        // Acquire: pairs with the Release in `put`.
+        [words[0].load(Ordering::Acquire), words[1].load(Ordering::Acquire)]
+    }
+
+    #[inline]
+    pub(super) fn tagged(hash: u64, bytes: Bytes) -> u32 {
+        bytes_that_are(tag(hash), bytes)
+    }
+
+    #[inline]
+    pub(super) fn are_same(bytes: Bytes, others: Bytes) -> bool {
+        bytes == others
+    }
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]

@@ -114,7 +114,7 @@ fn probe_first(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> 
     match index.probe_first(hash(key), &pin(), |entry| entry.key == key) {
         FirstProbe::Found(entry) => FirstProbe::Found(entry.value()),
         FirstProbe::Absent => FirstProbe::Absent,
-        FirstProbe::Overflowed => FirstProbe::Overflowed,
+        FirstProbe::Undecided => FirstProbe::Undecided,
     }
 }
 
@@ -135,7 +135,7 @@ fn a_first_probe_is_never_wrong() {
             match (probe_first(&index, key, hash), get(&index, key, hash, &pin())) {
                 (FirstProbe::Found(value), found) => assert_eq!(Some(value), found),
                 (FirstProbe::Absent, found) => assert_eq!(found, None),
-                (FirstProbe::Overflowed, _) => {}
+                (FirstProbe::Undecided, _) => {}
             }
         }
         // The index is dropped first, so that no indexed object is left without its handle.
@@ -160,7 +160,8 @@ fn the_first_probe_suffices_for_most_keys_with_any_hash() {
         let n = if cfg!(miri) { 40 } else { 20_000 };
         let (index, handles) = filled(n, hash);
         let found = (0..n).filter(|&key| probe_first(&index, key, hash) == FirstProbe::Found(key)).count() as u64;
-        assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
+        // About 5 % overflow, and for 2 % another object has the same tag.
+        assert!(found > n / 100 * 90, "{found} of {n} for hash {which}");
         // The index is dropped first, so that no indexed object is left without its handle.
         drop(index);
         drop(handles);
