@@ -140,7 +140,23 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        match self.index.get(hash, guard, |record| key.equivalent(&record.key)) {
+        let record = self.index.get(hash, guard, |record| key.equivalent(&record.key));
+        self.found(record, hash, key, guard)
+    }
+
+    /// Returns the result of [`find`](Self::find) for what the index has under `key`.
+    #[inline]
+    pub(super) fn found<'c: 'g, 'g, Q>(
+        &'c self,
+        record: Option<&'g Record<K, V>>,
+        hash: u64,
+        key: &Q,
+        guard: &'g Guard,
+    ) -> Found<'c, 'g, K, V, S>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        match record {
             Some(record) if record.deadline().is_never() => Found::Live(record),
             Some(record) => self.find_expiring(record, hash, key, guard),
             None => Found::Nothing,
@@ -296,7 +312,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// compute, and no position to change in an LRU order.
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        record.deadline().is_never() && !self.acts_on_use
+        record.deadline().raw() | u32::from(self.acts_on_use) == 0
     }
 
     /// Counts a use of a record of this hash. In LRU order the use moves the record on its list; an

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use equivalent::Equivalent;
-use lowwater_rcu::{pin, Guard};
-use lowwater_store::index::FirstProbe;
+use lowwater_rcu::{pin, try_pin, Guard};
+use lowwater_store::index::{Held, HeldProbe};
 
 use super::core::Found;
 use super::handle::Cache;
@@ -37,35 +37,33 @@ where
     {
         // The fewer instructions a lookup has, the more lookups a processor overlaps while each
         // waits for its cache lines. So only the common case is inlined here.
+        let Some(guard) = try_pin() else { return self.get_undecided(key, None) };
         let core = &*self.inner.core;
-        let guard = pin();
         let hash = core.hash(key);
-        match core.index.probe_first(hash, &guard, |record| key.equivalent(&record.key)) {
-            FirstProbe::Found(record) if core.is_plain(record) && core.counters.hit() => {
+        match core.index.probe_held(hash, guard, |record| key.equivalent(&record.key)) {
+            HeldProbe::Found(record) if core.is_plain(&record) && core.counters.hit() => {
                 record.mark_used();
-                return Some(record.value.clone());
+                Some(record.value.clone())
             }
-            FirstProbe::Found(record) => {
-                if let Some(value) = self.get_expiring(record, hash) {
-                    return Some(value);
-                }
-            }
-            FirstProbe::Absent => return self.record_miss(guard),
-            FirstProbe::Overflowed => {}
+            HeldProbe::Found(record) => self.get_expiring(key, record),
+            HeldProbe::Absent(guard) => self.record_miss(guard),
+            HeldProbe::Undecided(guard) => self.get_undecided(key, Some(guard)),
         }
-        self.get_overflowed(key, guard)
     }
 
     /// [`get`](Self::get), for a found record with a deadline, in a cache that acts on uses (LRU
-    /// order, computed deadlines), or on a thread without counters of its own; `None` if the record
-    /// has expired.
+    /// order, computed deadlines), or on a thread without counters of its own.
     #[cold]
-    fn get_expiring(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
-        let core = &self.inner.core;
-        if core.is_expired(record) {
-            return None;
+    #[inline(never)]
+    fn get_expiring<Q>(&self, key: &Q, record: Held<'_, Record<K, V>>) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &*self.inner.core;
+        if core.is_expired(&record) {
+            return self.get_undecided(key, Some(record.into_guard()));
         }
-        core.note_use(record, hash, &pin());
+        core.note_use(&record, core.hash(key), &pin());
         core.counters.looked_up(true);
         Some(record.value.clone())
     }
@@ -78,20 +76,30 @@ where
         None
     }
 
-    /// [`get`](Self::get), if the key is not in its home bucket, and may be in a following one; or
-    /// if the record found there has expired.
+    /// [`get`](Self::get), if the first probe does not decide, if the record has expired, or
+    /// (without a guard) if the thread must do more to enter the read side.
     #[cold]
-    fn get_overflowed<Q>(&self, key: &Q, guard: Guard) -> Option<V>
+    #[inline(never)]
+    fn get_undecided<Q>(&self, key: &Q, guard: Option<Guard>) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        // `find` may finish a removal, which runs user code: that must not run inside this guard.
-        drop(guard);
-        let core = &self.inner.core;
-        let value = self.find(key, |record, hash, guard| {
-            core.note_use(record, hash, guard);
-            record.value.clone()
-        });
+        let core = &*self.inner.core;
+        let (hash, guard) = (core.hash(key), guard.unwrap_or_else(pin));
+        let record = core.index.get_undecided(hash, &guard, |record| key.equivalent(&record.key));
+        let value = match core.found(record, hash, key, &guard) {
+            Found::Live(record) => {
+                core.note_use(record, hash, &guard);
+                Some(record.value.clone())
+            }
+            Found::Nothing => None,
+            Found::Expired(removal) => {
+                // Finished without the guard, as it runs user code.
+                drop(guard);
+                drop(removal);
+                None
+            }
+        };
         core.counters.looked_up(value.is_some());
         value
     }

@@ -84,7 +84,7 @@ where
                 core.counters.looked_up(false);
                 None
             }
-            FirstProbe::Found(_) | FirstProbe::Overflowed => self.get_overflowed(key, hash),
+            FirstProbe::Found(_) | FirstProbe::Undecided => self.get_overflowed(key, hash),
         }
     }
 
