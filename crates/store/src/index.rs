@@ -158,8 +158,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     /// Runs the first half of [`get`](Self::get): probes only the first object with the tag of
     /// `hash` in the home bucket, one cache line, which nearly always decides. For callers that
-    /// inline the common case and leave everything else, including the
-    /// [second half](Self::get_undecided), to a function that is not inlined.
+    /// inline the common case and leave everything else, including the [`get`](Self::get), to a
+    /// function that is not inlined.
     #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
     pub fn probe_first<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> FirstProbe<&'g T> {
         let hash = mix(hash);
@@ -168,6 +168,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// As [`probe_first`](Self::probe_first), with a guard that the result takes over.
+    #[doc(hidden)]
     #[inline(always)] // As for `get`: a call would cost a sixth of the lookup.
     pub fn probe_held(&self, hash: u64, guard: Guard, is: impl Fn(&T) -> bool) -> HeldProbe<'_, T> {
         match self.probe_first(hash, &guard, is) {
@@ -184,6 +185,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     /// Runs the second half of [`get`](Self::get), after [`FirstProbe::Undecided`]. It needs no
     /// first half, and is only slower without one.
+    #[doc(hidden)]
     #[inline]
     pub fn get_undecided<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let hash = mix(hash);

@@ -31,6 +31,22 @@ fn flush_until_freed(freed: &AtomicUsize, count: usize) {
 }
 
 #[test]
+fn a_reader_enters_in_few_instructions_only_from_outside() {
+    std::thread::spawn(|| {
+        assert!(try_pin().is_none(), "the thread has no local epoch yet");
+        drop(pin());
+        let first = try_pin().unwrap_or_else(pin);
+        assert!(try_pin().is_none(), "it is inside, and still is after the failure");
+        let second = pin();
+        drop(first);
+        assert!(try_pin().is_none());
+        drop(second);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
 fn nothing_is_freed_while_an_earlier_reader_is_inside() {
     let freed = Arc::new(AtomicUsize::new(0));
     let (tell, told) = std::sync::mpsc::channel();

@@ -25,6 +25,7 @@ pub enum FirstProbe<T> {
 
 /// The result of [`ExtendibleIndex::probe_held`](crate::ExtendibleIndex::probe_held): as
 /// [`FirstProbe`], with the guard of the probe.
+#[doc(hidden)]
 #[derive(Debug)]
 pub enum HeldProbe<'i, T> {
     /// See [`FirstProbe::Found`].
@@ -37,6 +38,7 @@ pub enum HeldProbe<'i, T> {
 
 /// An object of an index, and the guard that keeps the object alive: for a function that is called
 /// last, and takes over both.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Held<'i, T> {
     object: NonNull<T>,
