@@ -54,6 +54,7 @@ mod monitored;
 mod published;
 mod retired;
 mod tenant_groups;
+mod visit_list;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use charge_guard::{Charge, ChargeError};

@@ -579,7 +579,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// reclamation in all caches of the process. The records are dropped with the lists, after the
     /// index.
     fn drop(&mut self) {
-        self.notifier.retired().remove(self);
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
         let mut at = Cursor::new();
         while !at.is_done() {

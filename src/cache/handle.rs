@@ -17,11 +17,15 @@ use crate::Runtime;
 /// A keyed cache in a [`Runtime`]. This is a handle: clones are the same cache, and the drop of the
 /// last one drops the entries.
 ///
-/// The drop of the last handle waits for callbacks of the cache on other threads; when it returns,
-/// everything that the cache has captured (listener, weigher, hasher) is dropped. Inside a callback
-/// of any cache or shrinker, or in the code of a load ([`CallbackScope`](crate::CallbackScope)),
-/// the drop waits for nothing: no callback of the cache begins any more, except for entries that
-/// another thread is already removing, and the last thread that works on the cache drops it.
+/// The drop of the last handle waits for other threads that run callbacks of the cache or drop its
+/// removed entries, also by inserts into other caches, by charges and by
+/// [`ManualClock::advance`](crate::runtime::ManualClock::advance); when it returns, everything that
+/// the cache has captured (listener, weigher, hasher) is dropped. So the caller must hold no lock
+/// that a callback or the `Drop` of a value takes. Inside a callback of any cache or shrinker, in
+/// the code of a load ([`CallbackScope`](crate::CallbackScope)), or in the `Drop` of a value that
+/// such a thread drops, the drop waits for nothing: no callback of the cache begins any more,
+/// except for entries that another thread is already removing, and the last thread that works on
+/// the cache drops it.
 ///
 /// A cache has no capacity of its own, unless the builder sets limits. It is bounded by its groups'
 /// limits and the runtime's budget, and gives up entries, oldest unused first, when other caches or

@@ -60,10 +60,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<K, V, S> {
     fn drop(&mut self) {
-        // Both calls wait until no other thread works on the core, unless this thread is inside a
+        // Each call waits until no other thread works on the core, unless this thread is inside a
         // callback: then the last thread that works on the core drops it.
         self.runtime.housekeeper().remove(self.maintenance);
         drop(self.registration.take());
+        self.runtime.retired().remove(Arc::as_ptr(&self.core));
+        if let Some(clock) = self.runtime.clock() {
+            clock.remove(Arc::as_ptr(&self.core));
+        }
         if self.owns_group {
             // Another thread may drop the core later, with the entries in it: they are charged to
             // the parent until then.

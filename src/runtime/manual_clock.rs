@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use lowwater_shrinker::CallbackScope;
+
+use super::visit_list::VisitList;
 
 /// The most time by which a clock can be advanced, in nanoseconds: 30 years. Deadlines last for 34.
 const ADVANCED_MAX: u64 = 30 * 365 * 86_400 * 1_000_000_000;
@@ -46,14 +48,14 @@ pub struct ManualClock(Arc<ManualTime>);
 struct ManualTime {
     /// Nanoseconds by which the clock was advanced.
     advanced: AtomicU64,
-    /// Dropped caches are removed by the next advance.
-    caches: Mutex<Vec<Weak<dyn FollowsClock>>>,
+    caches: VisitList<dyn FollowsClock>,
 }
 
 /// A cache that follows a manual clock.
 pub(crate) trait FollowsClock: Send + Sync {
-    /// Removes all records that have expired, after the clock was advanced. Runs user code.
-    fn catch_up(&self);
+    /// Removes all records that have expired, after the clock was advanced. If `waits`, waits for
+    /// removals that other threads have begun. Runs user code.
+    fn catch_up(&self, waits: bool);
 }
 
 impl ManualClock {
@@ -77,12 +79,8 @@ impl ManualClock {
     /// If the clock is advanced by more than 30 years in all: then the clock does not change.
     pub fn advance(&self, time: Duration) {
         self.step(time);
-        let caches = {
-            let mut caches = self.0.caches.lock();
-            caches.retain(|cache| cache.strong_count() > 0);
-            caches.clone()
-        };
-        caches.iter().filter_map(Weak::upgrade).for_each(|cache| cache.catch_up());
+        let (caches, waits) = (&self.0.caches, !CallbackScope::is_inside());
+        caches.ids().into_iter().filter_map(|id| caches.visit_id(id)).for_each(|cache| cache.catch_up(waits));
     }
 
     fn step(&self, time: Duration) {
@@ -112,9 +110,15 @@ impl ManualClock {
         self.0.advanced.load(Ordering::Relaxed)
     }
 
-    /// Adds a cache, which follows the clock until it is dropped.
+    /// Adds a cache, which follows the clock until [`remove`](Self::remove).
     pub(crate) fn add(&self, cache: Weak<dyn FollowsClock>) {
-        self.0.caches.lock().push(cache);
+        self.0.caches.add(cache);
+    }
+
+    /// Removes the cache at this address, whose last handle is being dropped. Waits until no
+    /// advance visits the cache, unless the caller is inside a callback.
+    pub(crate) fn remove<T>(&self, cache: *const T) {
+        self.0.caches.remove(cache);
     }
 }
 

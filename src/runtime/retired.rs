@@ -41,6 +41,8 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
+use super::visit_list::VisitList;
+
 /// The allowance for retired bytes in addition to the budget: this, or the budget divided by
 /// `ALLOWANCE_PARTS` if that is more. A promise to users (guarantee 3 of `Runtime`,
 /// `docs/promises/readers.md`).
@@ -87,7 +89,7 @@ pub(crate) struct Retired {
     root: Memcg,
     /// The number of retired bytes at which the next sweep is due.
     sweep_at: AtomicU64,
-    caches: Mutex<Vec<Weak<dyn Retires>>>,
+    caches: VisitList<dyn Retires>,
     /// The time, in microseconds since `started`, from which refused charges sweep again.
     search_at: AtomicU64,
     started: Instant,
@@ -98,7 +100,7 @@ pub(crate) struct Retired {
 
 impl Retired {
     pub(crate) fn new(root: Memcg) -> Self {
-        let (sweep_at, caches, next) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        let (sweep_at, caches, next) = (AtomicU64::new(0), VisitList::default(), Mutex::default());
         let (search_at, started) = (AtomicU64::new(0), Instant::now());
         Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, next }
     }
@@ -116,12 +118,13 @@ impl Retired {
 
     /// Adds a cache, which sweeps then visit.
     pub(crate) fn add(&self, cache: Weak<dyn Retires>) {
-        self.caches.lock().push(cache);
+        self.caches.add(cache);
     }
 
-    /// Removes the cache at this address, which has ended.
+    /// Removes the cache at this address, whose last handle is being dropped. Waits until no sweep
+    /// visits the cache, unless the caller is inside a callback.
     pub(crate) fn remove<T>(&self, cache: *const T) {
-        self.caches.lock().retain(|other| !std::ptr::addr_eq(other.as_ptr(), cache));
+        self.caches.remove(cache);
     }
 
     /// Returns the allowance for retired bytes in addition to the budget; without a budget there is
@@ -172,11 +175,11 @@ impl Retired {
     /// Drops run user code: the caller must hold no lock.
     pub(crate) fn sweep(&self, known: Known) -> usize {
         let Some(mut next) = self.next.try_lock() else { return 0 };
-        let visits = self.caches.lock().len().min(VISITS_MAX);
+        let visits = self.caches.len().min(VISITS_MAX);
         // All caches start a grace period before the first one drops anything: one heavy fence then
         // serves all of them.
         let waiting = (0..visits)
-            .filter(|at| self.cache(*next + at).is_some_and(|cache| cache.start_grace_period(known)))
+            .filter(|at| self.caches.visit_at(*next + at).is_some_and(|cache| cache.start_grace_period(known)))
             .count();
         let mut dropped = 0;
         if waiting == 0 {
@@ -187,7 +190,7 @@ impl Retired {
             if waiting == 0 || left == 0 {
                 break;
             }
-            let of_one = self.cache(*next).map_or(0, |cache| cache.drop_some(left, known));
+            let of_one = self.caches.visit_at(*next).map_or(0, |cache| cache.drop_some(left, known));
             dropped += of_one;
             // A cache that may have more to drop is the first one of the next sweep.
             *next = if of_one < left { next.wrapping_add(1) } else { *next };
@@ -228,12 +231,6 @@ impl Retired {
             ByteSize::MAX => ByteSize::MAX,
             allowance => ByteSize::new(allowance.get() / LOW_PARTS),
         }
-    }
-
-    /// Returns the cache of this number, modulo the number of caches; `None` if it has ended.
-    fn cache(&self, at: usize) -> Option<Arc<dyn Retires>> {
-        let caches = self.caches.lock();
-        caches.get(at.checked_rem(caches.len())?)?.upgrade()
     }
 }
 

@@ -210,14 +210,13 @@ where
 {
     /// Completes a sweep that has begun after the clock was advanced, so that the floor follows
     /// whatever the step was.
-    fn catch_up(&self) {
+    fn catch_up(&self, waits: bool) {
         let sweep = self.sweeps.sweep.get_or_init(Box::default);
         let to = self.clock.now().at;
         while sweep.lock().swept_to.is_none_or(|swept_to| swept_to < to) {
             self.reap_part(true);
         }
-        // A listener is called by a thread that counts itself.
-        while !CallbackScope::is_inside() && sweep.lock().finishing > 0 {
+        while waits && sweep.lock().finishing > 0 {
             std::thread::yield_now();
         }
     }

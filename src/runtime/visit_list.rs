@@ -1,0 +1,124 @@
+//! [`VisitList`]: the caches that sweeps over retired records, or advances of a manual clock, visit
+//! in turn.
+//!
+//! The list does not own the caches; a [`Visit`] owns its cache. The drop of a cache's last handle
+//! removes the cache from the list, and waits for its visits, except inside a callback. A visit is
+//! inside a [`CallbackScope`], because it runs user code: that code may drop the last handle on the
+//! visited cache, or on a cache that another thread visits, and must not wait there.
+//!
+//! A change must ensure that no user code runs under the lock, and that the end of a visit drops
+//! the cache before it notifies the thread that waits.
+
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use lowwater_base::unwind::caught;
+use lowwater_shrinker::CallbackScope;
+use parking_lot::{Condvar, Mutex};
+
+/// The caches to visit; see the module.
+pub(super) struct VisitList<T: ?Sized> {
+    state: Mutex<VisitListState<T>>,
+    /// The drop of a cache waits here until no thread visits the cache.
+    visit_done: Condvar,
+}
+
+/// The state under the lock of a [`VisitList`].
+struct VisitListState<T: ?Sized> {
+    /// With their ids, in the order of these.
+    caches: Vec<(u64, Weak<T>)>,
+    /// The id that was assigned last; no id is used again.
+    last_id: u64,
+    /// The caches that threads visit, each as often as threads visit it.
+    visited: Vec<u64>,
+}
+
+/// A visit of a cache, until this is dropped.
+pub(super) struct Visit<'a, T: ?Sized> {
+    list: &'a VisitList<T>,
+    id: u64,
+    /// `None` only inside `drop`.
+    cache: Option<Arc<T>>,
+    /// Dropped last: the drop of `cache` may run user code.
+    _scope: CallbackScope,
+}
+
+impl<T: ?Sized> Default for VisitList<T> {
+    fn default() -> Self {
+        let state = VisitListState { caches: Vec::new(), last_id: 0, visited: Vec::new() };
+        Self { state: Mutex::new(state), visit_done: Condvar::new() }
+    }
+}
+
+impl<T: ?Sized> VisitList<T> {
+    /// Adds a cache, until [`remove`](Self::remove).
+    pub(super) fn add(&self, cache: Weak<T>) {
+        let mut state = self.state.lock();
+        state.last_id += 1;
+        let id = state.last_id;
+        state.caches.push((id, cache));
+    }
+
+    /// Removes the cache at this address. Waits until no thread visits the cache, unless the caller
+    /// is inside a callback: then the last thread that visits the cache may drop it.
+    pub(super) fn remove<C>(&self, cache: *const C) {
+        let mut state = self.state.lock();
+        let is_it = |(_, other): &(u64, Weak<T>)| std::ptr::addr_eq(other.as_ptr(), cache);
+        let Some(at) = state.caches.iter().position(is_it) else { return };
+        let (id, _removed) = state.caches.remove(at);
+        while state.visited.contains(&id) && !CallbackScope::is_inside() {
+            self.visit_done.wait(&mut state);
+        }
+    }
+
+    /// Returns the number of caches.
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().caches.len()
+    }
+
+    /// Returns the ids of all caches, oldest first.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.state.lock().caches.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Begins a visit of the cache at index `at`, modulo the number of caches; `None` if there is no
+    /// cache.
+    pub(super) fn visit_at(&self, at: usize) -> Option<Visit<'_, T>> {
+        self.visit(|caches| at.checked_rem(caches.len()))
+    }
+
+    /// Begins a visit of the cache with this id; `None` if the cache was removed.
+    pub(super) fn visit_id(&self, id: u64) -> Option<Visit<'_, T>> {
+        self.visit(|caches| caches.binary_search_by_key(&id, |(id, _)| *id).ok())
+    }
+
+    fn visit(&self, find: impl FnOnce(&[(u64, Weak<T>)]) -> Option<usize>) -> Option<Visit<'_, T>> {
+        let mut state = self.state.lock();
+        let (id, cache) = state.caches.get(find(&state.caches)?)?;
+        let (id, cache) = (*id, cache.upgrade()?);
+        state.visited.push(id);
+        Some(Visit { list: self, id, cache: Some(cache), _scope: CallbackScope::enter() })
+    }
+}
+
+impl<T: ?Sized> Deref for Visit<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.cache.as_deref().expect("taken only by drop")
+    }
+}
+
+impl<T: ?Sized> Drop for Visit<'_, T> {
+    fn drop(&mut self) {
+        // The last handle, if the cache was dropped inside a callback meanwhile: its drop runs user
+        // code, that of all values the cache has captured.
+        let cache = self.cache.take();
+        let _panicked = caught(|| drop(cache));
+        let visited = &mut self.list.state.lock().visited;
+        if let Some(at) = visited.iter().position(|id| *id == self.id) {
+            visited.swap_remove(at);
+        }
+        self.list.visit_done.notify_all();
+    }
+}
