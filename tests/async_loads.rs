@@ -11,6 +11,7 @@
 mod deadline;
 
 use deadline::in_time;
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,6 +355,25 @@ async fn a_thread_and_a_task_that_request_each_others_keys_do_not_deadlock() {
     let value = tokio::time::timeout(Duration::from_secs(60), cache.get_or_insert_with_async(2, load)).await;
     assert!(value.is_ok(), "no deadlock");
     tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_removal_leaves_the_value_to_the_callers_that_wait_already() {
+    let (cache, go) = (&cache(), &Notify::new());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let load = async {
+        go.notified().await;
+        1
+    };
+    let mut leads = std::pin::pin!(cache.get_or_insert_with_async(1, load));
+    let mut waits = std::pin::pin!(cache.get_or_insert_with_async(1, async { 2 }));
+    assert!(leads.as_mut().poll(&mut context).is_pending());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    assert_eq!(cache.remove(&1), None);
+    let later = tokio::time::timeout(Duration::from_secs(60), cache.get_or_insert_with_async(1, async { 3 })).await;
+    assert_eq!(later, Ok(3));
+    go.notify_one();
+    assert_eq!((leads.await, waits.await, cache.get(&1)), (1, 1, Some(3)));
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Loads by threads: loaders that need each other's keys, and user code that panics while other
 //! threads wait.
 //!
-//! A deadlock is the failure to expect, so each test has a deadline.
+//! A deadlock is the failure to expect, so each test has a deadline. Also removals during a load:
+//! its value must not reach a later caller.
 //!
 //! A new way to load needs a test with a panic and one with a cycle.
 
@@ -11,9 +12,10 @@
 mod deadline;
 
 use deadline::in_time;
+use lowwater::cache::{Computed, Op};
 use lowwater::{ByteSize, Cache, Runtime};
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -91,6 +93,79 @@ fn a_load_waits_for_another_load_without_a_cycle() {
             assert_eq!(cache.get_or_insert_with(2, inner), 0);
         });
         assert_eq!(loads.load(SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_removal_during_a_load_lets_later_callers_load_anew() {
+    let removals: [fn(&Cache<u64, u64>); 4] = [
+        |cache| assert_eq!(cache.remove(&1), None),
+        Cache::clear,
+        |cache| {
+            cache.insert(1, 5).unwrap();
+            cache.retain(|_, _| false);
+        },
+        |cache| {
+            cache.insert(1, 5).unwrap();
+            assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Removed(5)));
+        },
+    ];
+    for removal in removals {
+        in_time(move || {
+            let cache = numbers(&runtime());
+            let removed = || {
+                removal(&cache);
+                1
+            };
+            assert_eq!((cache.get_or_insert_with(1, removed), cache.get(&1)), (1, None));
+            // Another thread is no part of the load, so it waits for a load that it may follow.
+            let loaded = || {
+                removal(&cache);
+                let later = std::thread::scope(|s| s.spawn(|| cache.get_or_insert_with(1, || 2)).join());
+                assert_eq!(later.unwrap(), 2);
+                1
+            };
+            assert_eq!((cache.get_or_insert_with(1, loaded), cache.get(&1)), (1, Some(2)));
+        });
+    }
+}
+
+#[test]
+fn other_removals_do_not_stop_a_load() {
+    in_time(|| {
+        let cache = numbers(&runtime());
+        let load = || {
+            assert_eq!(cache.remove(&2), None);
+            cache.retain(|_, _| false);
+            cache.runtime().drop_caches();
+            1
+        };
+        assert_eq!((cache.get_or_insert_with(1, load), cache.get(&1)), (1, Some(1)));
+    });
+}
+
+#[test]
+fn no_call_after_a_removal_gets_a_value_read_before_it() {
+    in_time(|| {
+        // A new cache in each round, as the first insert also makes the index.
+        for round in 0..50 {
+            let (cache, source) = (numbers(&runtime()), AtomicU64::new(0));
+            let begin = Barrier::new(3);
+            let change = || {
+                begin.wait();
+                for _ in 0..10 {
+                    let written = source.fetch_add(1, SeqCst) + 1;
+                    match round % 2 {
+                        0 => drop(cache.remove(&1)),
+                        _ => cache.clear(),
+                    }
+                    let seen = cache.get_or_insert_with(1, || source.load(SeqCst));
+                    assert!(seen >= written, "{seen} was read before the removal after {written}");
+                }
+            };
+            std::thread::scope(|s| (0..3).for_each(|_| drop(s.spawn(change))));
+            assert!(cache.get(&1).is_none_or(|last| last == 30), "the last removal came after the last write");
+        }
     });
 }
 

@@ -216,11 +216,6 @@ where
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         self.index.remove(hash, guard, is, &hasher, |record| {
-            // A call removes the record before its deadline: the reloaded value must not be
-            // inserted.
-            if record.is_reloading() && !self.is_gone(record) {
-                self.inflight.stop(hash);
-            }
             record.set_cause(cause(record));
             self.remove_from_list(record)
         })
@@ -233,6 +228,13 @@ where
     pub(super) fn stop_reload(&self, record: &Record<K, V>, hash: u64) {
         if record.is_reloading() {
             self.inflight.stop(hash);
+        }
+    }
+
+    /// Stops the load in flight of this key of a record, whose `Hash` may panic.
+    pub(super) fn stop_load_of(&self, key: &K) {
+        if self.inflight.has_any() {
+            self.hash_again(key).inspect(|hash| self.inflight.stop(*hash));
         }
     }
 

@@ -97,8 +97,9 @@ pub enum Op<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     Touch(Option<Duration>),
-    /// Removes the current value; the removal listener gets [`RemovalCause::Explicit`]. Without a
-    /// current value, changes nothing: the result is [`Computed::Kept`].
+    /// Removes the current value, and stops a load in flight, as [`Cache::remove`] does; the
+    /// removal listener gets [`RemovalCause::Explicit`]. Without a current value, changes nothing:
+    /// the result is [`Computed::Kept`].
     Remove,
     /// Changes nothing. The call does not count as a use of the entry.
     Keep,
@@ -365,6 +366,7 @@ where
                 }
                 (Op::Remove, Some(record)) => {
                     let is_it = |there: &_| std::ptr::eq(there, record);
+                    core.inflight.stop(hash);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
                         continue;
                     };

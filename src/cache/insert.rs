@@ -47,6 +47,8 @@ pub(super) enum Expect<'g, K, V> {
     Vacant,
     /// This record, and no other.
     Same(&'g Record<K, V>),
+    /// No record, or an expired one; and no call has stopped this load.
+    Load(&'g InflightLoad<K, V>),
     /// The record that this load reloads; or no record, if that one was evicted or has expired.
     Reload(&'g InflightLoad<K, V>),
 }
@@ -60,6 +62,7 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
             (Self::Vacant, Some(there)) => core.is_expired(there),
             (Self::Same(same), Some(there)) => std::ptr::eq(*same, there),
             (Self::Same(_), None) => false,
+            (Self::Load(load), there) => load.allows(there.is_none_or(|there| core.is_expired(there))),
             (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),
         }
     }

@@ -137,12 +137,18 @@ where
 
     /// Removes the entry of `key` and returns a clone of its value. An entry that has expired is
     /// removed as well, but `None` is returned.
+    ///
+    /// Also stops a load in flight of the key, such as
+    /// [`get_or_insert_with`](Self::get_or_insert_with) or a [`Refresh`](super::Refresh): its value
+    /// goes to the callers that wait for it already, and is not inserted. A load that begins after
+    /// this call waits for no earlier one.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
+        core.inflight.stop(hash);
         let mut cause = RemovalCause::Explicit;
         let (record, removal) = core.unlink(
             hash,

@@ -123,14 +123,22 @@ where
     }
 
     /// Removes all entries, calls the listener for each, and returns their memory to the system.
-    /// Locks one segment of the index at a time, for one entry.
+    /// Stops all loads in flight, as [`remove`](Self::remove) does. Locks one segment of the index
+    /// at a time, for one entry.
     pub fn clear(&self) {
+        let core = &self.inner.core;
+        for hash in core.inflight.stop_all() {
+            // Takes the lock of the segment, so that the walk finds a value whose insert has begun
+            // before its load was stopped.
+            core.index.with(hash, &pin(), |_| false, |_| ());
+        }
         self.retain(|_, _| false);
         self.inner.core.queues.forget_ghosts();
     }
 
     /// Removes every entry for which `keep` returns false, as [`remove`](Self::remove) would.
-    /// Expired entries are removed without a call of `keep`.
+    /// Expired entries are removed without a call of `keep`. A load in flight of a key that has no
+    /// entry is not stopped, as `keep` cannot be asked about its value.
     ///
     /// Consistent as [`visit`](Self::visit) is. Locks one segment of the index at a time, for one
     /// entry; `keep` runs without a lock. O(entries).
@@ -148,6 +156,7 @@ where
             };
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
             for (mut record, mut cause) in unwanted {
+                core.stop_load_of(&record.key);
                 loop {
                     if let Some((_, removal)) = core.unlink_at(&here, &guard, record, |_| true, cause) {
                         gone.extend(removal);

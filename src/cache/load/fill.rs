@@ -17,7 +17,7 @@ use super::filled::{Filled, Origin};
 use super::refresh::Revalidation;
 #[cfg(feature = "async")]
 use super::refresh::{OldValue, Refresh};
-use super::single_flight::Join;
+use super::single_flight::{InflightLoad, Join};
 use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
 use crate::cache::expiry::clock::Ttl;
@@ -143,7 +143,7 @@ where
                 refresh.try_fill_with_async(load).await.or_else(|error| old.or(error))?
             }
             BegunFill::Load(begun) => {
-                let value = super::single_flight::run_task(|| begun.ticket.run(), load).await?;
+                let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
                 begun.finish(value)
             }
         };
@@ -177,7 +177,7 @@ where
             BegunFill::Done(filled) => Ok(filled),
             BegunFill::Reload(refresh, old) => refresh.try_fill_with_async(load).await.or_else(|error| old.or(error)),
             BegunFill::Load(begun) => {
-                let value = super::single_flight::run_task(|| begun.ticket.run(), load).await?;
+                let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
                 Ok(begun.finish(value))
             }
         }
@@ -240,7 +240,9 @@ where
         let Self { cache, ticket, hash, payment } = self;
         cache.inner.core.counters.loaded();
         let mut origin = Origin::Loaded;
-        let value = ticket.finish(value, |key, value| origin = cache.keep_loaded(key, value, hash, payment));
+        let value = ticket.finish(value, |key, value, load| {
+            origin = cache.keep_loaded(key, value, hash, payment, load);
+        });
         Filled { value, origin }
     }
 }
@@ -255,7 +257,9 @@ where
     /// calls; the others wait for it.
     ///
     /// A value that the cache rejects is returned all the same. If `load` panics, a follower calls
-    /// its own `load`.
+    /// its own `load`. If [`remove`](Self::remove) or [`clear`](Self::clear) is called during the
+    /// load, the callers that wait already get its value, which is not inserted; later callers load
+    /// anew.
     ///
     /// `load` may request any key from this cache, or from another one. If two loads would wait for
     /// each other, for example if `load` requests its own key, or a key whose load requests this
@@ -317,9 +321,18 @@ where
     }
 
     /// Inserts a loaded value, unless another one was inserted meanwhile, which is younger and
-    /// stays. Returns `Loaded`, or the reason why the cache does not have the value.
-    pub(super) fn keep_loaded(&self, key: K, value: V, hash: u64, payment: (Payer<'_>, Ttl)) -> Origin {
-        match self.insert_record(key, value, hash, payment, &Expect::Vacant, None) {
+    /// stays, or a call has stopped the load. Returns `Loaded`, or the reason why the cache does
+    /// not have the value.
+    pub(super) fn keep_loaded(
+        &self,
+        key: K,
+        value: V,
+        hash: u64,
+        payment: (Payer<'_>, Ttl),
+        load: Option<&InflightLoad<K, V>>,
+    ) -> Origin {
+        let expect = load.map_or(Expect::Vacant, Expect::Load);
+        match self.insert_record(key, value, hash, payment, &expect, None) {
             Ok(_) => Origin::Loaded,
             Err(rejected) => rejected.reason.map_or(Origin::Outrun, Origin::Rejected),
         }

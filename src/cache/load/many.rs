@@ -75,7 +75,7 @@ where
         let Self { cache, key, payer, ttl, .. } = self;
         let hash = cache.inner.core.hash(&key);
         cache.inner.core.counters.loaded();
-        cache.keep_loaded(key, value, hash, (payer, ttl))
+        cache.keep_loaded(key, value, hash, (payer, ttl), None)
     }
 }
 
@@ -112,7 +112,8 @@ where
     /// If all keys are present, `load` is not called.
     ///
     /// The load is not shared with other callers: two that miss the same keys at the same time both
-    /// load them, and the first insert of a key stays. A value that the cache rejects is returned
+    /// load them, and the first insert of a key stays. A [`remove`](Self::remove) during the load
+    /// does not stop it. A value that the cache rejects is returned
     /// all the same; [`get_or_fill_many`](Self::get_or_fill_many) also returns the reason.
     ///
     /// ```

@@ -6,10 +6,10 @@
 //! they find the load in flight, and use the old value. A load that misses the key meanwhile
 //! follows the reload if that has begun, and otherwise takes its place.
 //!
-//! The record is marked when the right to reload it is given. A call that removes or replaces a
-//! marked record stops the reload, under the lock of the record's segment, because the insert of
-//! the new value checks under the same lock whether the reload was stopped. An eviction and an
-//! expiry do not stop it.
+//! The record is marked when the right to reload it is given. A call that replaces a marked record
+//! stops the reload, under the lock of the record's segment, because the insert of the new value
+//! checks under the same lock whether the reload was stopped. A call that removes the key stops the
+//! reload as any load, even if the record is gone. An eviction and an expiry do not stop it.
 //!
 //! A change must ensure that at most one reload of a key may still insert its value, and that a
 //! reloaded value never replaces a younger one.
@@ -26,7 +26,6 @@ use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
 use super::single_flight::Leader;
-use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
 use crate::cache::expiry::clock::Ttl;
 use crate::cache::expiry::deadline::Deadline;
@@ -66,8 +65,9 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 /// * **If the entry was changed meanwhile**: a value that was inserted meanwhile is younger, and
 ///   stays.
 /// * **If the entry was removed meanwhile** by a call ([`Cache::remove`], [`Cache::clear`], and the
-///   like), the new value is not inserted. If the entry was evicted, has expired or was dropped
-///   with its group, the new value is inserted.
+///   like), even after its deadline, the new value is not inserted, and later loads of the key do
+///   not wait for this load. If the entry was only evicted, has expired or was dropped with its
+///   group, the new value is inserted.
 /// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one
 ///   stays until it expires, or until the end of its stale time. Another caller gets the right to
 ///   reload it one second after this caller did at the earliest, by the runtime's clock.
@@ -364,7 +364,7 @@ where
         // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger,
         // twice.
         self.leader.begin();
-        let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
+        let value = super::run_task::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value).value)
     }
 
@@ -414,7 +414,7 @@ where
     #[cfg(feature = "async")]
     pub async fn try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
         self.leader.begin();
-        let value = super::single_flight::run_task(|| Some(self.leader.run()), load).await?;
+        let value = super::run_task::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value))
     }
 
@@ -423,10 +423,10 @@ where
         let Self { cache, leader, hash, group, is_named, ttl } = self;
         let core = &cache.inner.core;
         core.counters.loaded();
-        let (payer, load) = (Payer { group: &group, is_named }, leader.load());
+        let payer = Payer { group: &group, is_named };
         let mut origin = Origin::Loaded;
-        let value = LoadTicket::Leader(leader).finish(value, |key, value| {
-            match cache.insert_record(key, value, hash, (payer, ttl), &Expect::Reload(&load), None) {
+        let value = leader.finish(value, |key, value, load| {
+            match cache.insert_record(key, value, hash, (payer, ttl), &Expect::Reload(load), None) {
                 Ok(_) => core.inflight.retries().forget(hash),
                 Err(rejected) => origin = rejected.reason.map_or(Origin::Outrun, Origin::Rejected),
             }

@@ -18,7 +18,14 @@
 //!
 //! A reload of a present entry ([`refresh`](super::refresh)) is a load that may begin late, on
 //! another thread. No caller follows a reload that has not begun: a load of the same hash takes its
-//! place. A call that removes or replaces the entry stops the reload.
+//! place.
+//!
+//! # Stopped loads
+//!
+//! A call that removes a key stops the load in flight of the key's hash, whether the key has a
+//! record or not; a call that replaces a record stops the record's reload. The value of a stopped
+//! load goes to the followers that the load has, and is not inserted. No further caller follows a
+//! stopped load: the next one takes its place. A caller that loads alone cannot be stopped.
 //!
 //! # User code
 //!
@@ -30,26 +37,24 @@
 //! A change must ensure that no caller waits for a load that waits for it, and that a leader that
 //! panics or is dropped leaves the load to a follower.
 
-use std::cell::Cell;
 #[cfg(feature = "async")]
 use std::collections::BTreeMap;
 #[cfg(feature = "async")]
-use std::future::{poll_fn, Future};
-#[cfg(feature = "async")]
-use std::pin::{pin, Pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::poll_fn;
+use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 #[cfg(feature = "async")]
 use std::task::{Context, Poll, Waker};
 
+use dashmap::mapref::multiple::RefMulti;
 use dashmap::{DashMap, Entry as MapEntry};
 use hashbrown::DefaultHashBuilder;
 #[cfg(feature = "async")]
 use lowwater_base::unwind::caught;
-use lowwater_shrinker::CallbackScope;
 use once_cell::race::OnceBox;
 use parking_lot::{Condvar, Mutex};
 
+use super::publish_scope::PublishScope;
 use super::retry_times::RetryTimes;
 use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 
@@ -86,8 +91,8 @@ pub(crate) struct InflightLoad<K, V> {
     /// Whether the leader runs the load's code, or has run it. Until then no caller follows the
     /// load.
     has_begun: AtomicBool,
-    /// Whether a call has removed or replaced the record that this load reloads, or another load
-    /// has taken this reload's place.
+    /// Whether a call has removed the key or replaced the record that this load reloads, or another
+    /// load has taken this load's place.
     is_stopped: AtomicBool,
 }
 
@@ -116,18 +121,22 @@ impl<K, V> InflightLoad<K, V> {
     }
 
     fn stop(&self) {
-        // Relaxed: a call that removes or replaces the record holds the lock of the key's segment,
-        // and so does `allows`. A load that takes the reload's place does not: if `allows` misses
-        // that store, the value that is inserted first stays.
-        self.is_stopped.store(true, Ordering::Relaxed);
+        // AcqRel, as in `allows`: if `allows` is the first of both exchanges, the caller's search
+        // for the record, which follows, finds the segment whose lock the insert holds.
+        self.is_stopped.swap(true, Ordering::AcqRel);
     }
 
-    /// Returns whether the reloaded value may be inserted. `is_ours`: the key has no record, or the
-    /// one that was marked for the reload. Called under the lock of the key's segment.
+    fn is_stopped(&self) -> bool {
+        // Relaxed: a caller that the removal happens before gets the stored value.
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the loaded value may be inserted. `is_expected`: the key has no record, or
+    /// one that the value may replace. Called under the lock of the key's segment.
     #[cold]
-    pub(crate) fn allows(&self, is_ours: bool) -> bool {
-        // Relaxed: ordered by the lock of the key's segment, as the store in `stop`.
-        is_ours && !self.is_stopped.load(Ordering::Relaxed)
+    pub(crate) fn allows(&self, is_expected: bool) -> bool {
+        // AcqRel: see `stop`.
+        is_expected && !self.is_stopped.fetch_or(false, Ordering::AcqRel)
     }
 }
 
@@ -198,13 +207,52 @@ impl<K, V> InflightLoads<K, V> {
         &self.0.get_or_init(Box::default).retries
     }
 
-    /// Notifies the load in flight of this hash, if there is one, that a call has removed or
-    /// replaced the record that it reloads. Called under the lock of the key's segment; takes a
-    /// lock of the map, under which only the lock of the wait-for graph is taken.
+    /// Stops the load in flight of this hash, if there is one: called under the lock of the key's
+    /// segment, or before the caller takes that lock to remove the key's record. Takes a lock of
+    /// the map, under which only the lock of the wait-for graph is taken; without a load in flight
+    /// no lock.
+    #[inline]
+    pub(crate) fn stop(&self, hash: u64) {
+        if let Some(loads) = self.if_any() {
+            loads.stop(hash);
+        }
+    }
+
+    /// Stops all loads in flight, and returns their hashes. An insert that has checked
+    /// [`allows`](InflightLoad::allows) before still holds the lock of its segment.
+    pub(crate) fn stop_all(&self) -> Vec<u64> {
+        let stop = |load: RefMulti<'_, u64, Arc<InflightLoad<K, V>>>| {
+            load.stop();
+            *load.key()
+        };
+        self.if_any().map_or_else(Vec::new, |loads| loads.by_hash.iter().map(stop).collect())
+    }
+
+    /// Returns whether any load is in flight.
+    pub(crate) fn has_any(&self) -> bool {
+        self.if_any().is_some()
+    }
+
+    /// Returns the map, unless no load is in flight.
+    #[inline]
+    fn if_any(&self) -> Option<&LoadMap<K, V>> {
+        let loads = self.0.get()?;
+        // Each leader has a handle on the map while its load is in flight. A source that has shown
+        // a load the state before the caller's removal makes the leader's handle visible here.
+        if Arc::strong_count(loads) > 1 {
+            return Some(loads);
+        }
+        // With the end of a leader's handle: the caller finds the value that the leader inserted.
+        fence(Ordering::Acquire);
+        None
+    }
+}
+
+impl<K, V> LoadMap<K, V> {
     #[cold]
     #[inline(never)]
-    pub(crate) fn stop(&self, hash: u64) {
-        if let Some(load) = self.0.get().and_then(|loads| loads.by_hash.get(&hash)) {
+    fn stop(&self, hash: u64) {
+        if let Some(load) = self.by_hash.get(&hash) {
             load.stop();
         }
     }
@@ -246,11 +294,12 @@ impl<K: Eq, V> InflightLoads<K, V> {
     }
 
     /// Starts a load for `key`, or finds the one in flight of this hash. A new load takes the place
-    /// of a reload that has not begun, whose leader may wait in a queue behind this caller.
+    /// of a stopped load, and of a reload that has not begun, whose leader may wait in a queue
+    /// behind this caller.
     fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<K, V>, Follower<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         match loads.by_hash.entry(hash) {
-            MapEntry::Occupied(slot) if slot.get().has_begun() => {
+            MapEntry::Occupied(slot) if slot.get().has_begun() && !slot.get().is_stopped() => {
                 Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false })
             }
             MapEntry::Occupied(mut slot) => {
@@ -383,22 +432,18 @@ impl<K, V> Leader<K, V> {
         }
     }
 
-    /// The load, for the precondition of its insert.
-    pub(crate) fn load(&self) -> Arc<InflightLoad<K, V>> {
-        Arc::clone(&self.load)
-    }
-
     /// Marks the thread as running the load's code until the guard is dropped.
     pub(crate) fn run(&self) -> LoadScope {
         self.load.id.run()
     }
 
-    /// Calls `keep`, which inserts the loaded value in the cache.
-    pub(crate) fn publish(&self, keep: impl FnOnce(K)) {
+    /// Calls `keep`, which inserts the loaded value in the cache if the load
+    /// [allows](InflightLoad::allows) it.
+    pub(crate) fn publish(&self, keep: impl FnOnce(K, &InflightLoad<K, V>)) {
         let before = std::mem::replace(&mut self.load.shared.lock().state, LoadState::Publishing);
         let _here = PublishScope::begin();
         match before {
-            LoadState::Loading(key) => keep(key),
+            LoadState::Loading(key) => keep(key, &self.load),
             LoadState::Publishing | LoadState::Done(_) | LoadState::Failed => {
                 unreachable!("the leader has not completed the load")
             }
@@ -433,55 +478,5 @@ impl<K, V> Drop for Leader<K, V> {
         }
         // The drop of the key is user code: last, so that no follower waits for it.
         drop(failed_key);
-    }
-}
-
-/// Polls a task's load inside of [`LoadScope`], and drops it there: followers wait until the load
-/// is done.
-#[cfg(feature = "async")]
-pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, load: F) -> F::Output {
-    /// Drops the future inside of the scope, also when the task is dropped.
-    struct Load<'a, F, R: Fn() -> Option<LoadScope>>(Pin<&'a mut Option<F>>, R);
-
-    impl<F, R: Fn() -> Option<LoadScope>> Drop for Load<'_, F, R> {
-        fn drop(&mut self) {
-            let _running = self.1();
-            self.0.set(None);
-        }
-    }
-
-    let load = pin!(Some(load));
-    let mut load = Load(load, run);
-    poll_fn(|context| {
-        let _running = load.1();
-        load.0.as_mut().as_pin_mut().expect("a future is not polled after it is ready").poll(context)
-    })
-    .await
-}
-
-thread_local! {
-    /// The number of loads that this thread is publishing, one inside the other.
-    static PUBLISHING: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A scope in which this thread publishes a loaded value, and followers wait for it.
-struct PublishScope {
-    _scope: CallbackScope,
-}
-
-impl PublishScope {
-    fn begin() -> Self {
-        PUBLISHING.set(PUBLISHING.get() + 1);
-        Self { _scope: CallbackScope::enter() }
-    }
-
-    fn is_here() -> bool {
-        PUBLISHING.get() > 0
-    }
-}
-
-impl Drop for PublishScope {
-    fn drop(&mut self) {
-        PUBLISHING.set(PUBLISHING.get() - 1);
     }
 }

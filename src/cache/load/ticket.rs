@@ -3,7 +3,7 @@
 //! A change must ensure that each way out of a load lets its followers go on: with a value by
 //! [`LoadTicket::finish`], otherwise by the drop of the [`Leader`].
 
-use super::single_flight::Leader;
+use super::single_flight::{InflightLoad, Leader};
 use super::wait_graph::LoadScope;
 
 /// A caller's load: as the leader of all callers of the key, or alone, without followers, if the
@@ -24,21 +24,30 @@ impl<K, V: Clone> LoadTicket<K, V> {
         }
     }
 
+    /// Inserts the loaded value by `keep`, and completes the load, if it has followers. See
+    /// [`Leader::finish`].
+    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V, Option<&InflightLoad<K, V>>)) -> V {
+        match self {
+            Self::Leader(leader) => leader.finish(value, |key, value, load| keep(key, value, Some(load))),
+            Self::Alone(key) => {
+                keep(key, value.clone(), None);
+                value
+            }
+        }
+    }
+}
+
+impl<K, V: Clone> Leader<K, V> {
     /// Inserts the loaded value by `keep`, and completes the load. The followers get the value even
     /// if the cache rejects it, or keeps one that was inserted meanwhile, which is younger.
-    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
-        match self {
-            Self::Leader(leader) => {
-                // The value's `Clone` is the load's code, too; the followers' wakers, which
-                // `complete` calls, are not.
-                let running = leader.run();
-                leader.publish(|key| keep(key, value.clone()));
-                let others = value.clone();
-                drop(running);
-                leader.complete(others);
-            }
-            Self::Alone(key) => keep(key, value.clone()),
-        }
+    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V, &InflightLoad<K, V>)) -> V {
+        // The value's `Clone` is the load's code, too; the followers' wakers, which `complete`
+        // calls, are not.
+        let running = self.run();
+        self.publish(|key, load| keep(key, value.clone(), load));
+        let others = value.clone();
+        drop(running);
+        self.complete(others);
         value
     }
 }

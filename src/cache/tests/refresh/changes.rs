@@ -76,6 +76,39 @@ fn a_stale_entry_that_a_call_removes_or_replaces_stops_the_reload() {
 }
 
 #[test]
+fn a_removal_after_the_old_value_is_gone_stops_the_reload() {
+    let changes: [fn(&Numbers); 2] = [|cache| assert_eq!(cache.remove(&1), None), Numbers::clear];
+    for change in changes {
+        let clock = ManualClock::new();
+        let cache = cache(&clock);
+        let refresh = begun(&cache, &clock, 8);
+        clock.advance(20 * SECOND);
+        assert!(cache.is_empty(), "the entry has not expired");
+        change(&cache);
+        assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, None));
+        let refresh = begun(&cache, &clock, 8);
+        evict(&cache);
+        change(&cache);
+        assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, None));
+    }
+}
+
+#[test]
+fn a_call_after_a_removal_does_not_wait_for_the_reload() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock);
+    let refresh = begun(&cache, &clock, 8);
+    let value = refresh.load_with(|| {
+        assert_eq!(cache.remove(&1), Some(1));
+        let (later, (done, is_done)) = (cache.clone(), mpsc::channel());
+        std::thread::spawn(move || done.send(later.get_or_insert_with(1, || 3)).unwrap());
+        assert_eq!(is_done.recv_timeout(PATIENCE), Ok(3));
+        2
+    });
+    assert_eq!((value, cache.get(&1)), (2, Some(3)));
+}
+
+#[test]
 fn a_reloaded_value_is_inserted_if_the_old_one_was_evicted_or_has_expired() {
     let clock = ManualClock::new();
     let cache = cache(&clock);

@@ -41,7 +41,7 @@ impl Model {
     }
 
     fn stop(&mut self) {
-        if let (Some((_, _, true)), Some(current)) = (self.entry, self.current) {
+        if let Some(current) = self.current {
             self.stopped[current] = true;
         }
     }
@@ -84,7 +84,9 @@ proptest! {
             match step {
                 Step::Insert => {
                     prop_assert_eq!(cache.insert(1, value).unwrap(), model.live());
-                    model.stop();
+                    if let Some((_, _, true)) = model.entry {
+                        model.stop();
+                    }
                     model.put(value);
                 }
                 Step::Remove => {
