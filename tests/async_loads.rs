@@ -358,6 +358,30 @@ async fn a_thread_and_a_task_that_request_each_others_keys_do_not_deadlock() {
 }
 
 #[tokio::test]
+async fn a_task_whose_load_fails_counts_one_miss() {
+    let (cache, mut tasks) = (cache(), JoinSet::new());
+    for at in 0..8 {
+        let cache = cache.clone();
+        tasks.spawn(async move {
+            // All other tasks follow the first one, then the second one, and so on; the last one's
+            // value is shared.
+            let load = async {
+                tokio::task::yield_now().await;
+                if at < 5 {
+                    Err("away")
+                } else {
+                    Ok(at)
+                }
+            };
+            cache.try_get_or_insert_with_async(1, load).await
+        });
+    }
+    let results = tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("each one is woken");
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 5);
+    assert_eq!((cache.stats().hits, cache.stats().misses, cache.stats().loads), (0, 8, 1));
+}
+
+#[tokio::test]
 async fn a_removal_leaves_the_value_to_the_callers_that_wait_already() {
     let (cache, go) = (&cache(), &Notify::new());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -97,6 +97,25 @@ fn a_load_waits_for_another_load_without_a_cycle() {
 }
 
 #[test]
+fn a_call_whose_load_fails_counts_one_miss() {
+    const THREADS: u64 = 8;
+    in_time(|| {
+        let (cache, begin) = (numbers(&runtime()), Barrier::new(THREADS as usize));
+        let fail = || {
+            begin.wait();
+            // The others wait meanwhile, and try again after the failure.
+            let load = || {
+                (0..10).for_each(|_| std::thread::yield_now());
+                Err("away")
+            };
+            assert_eq!(cache.try_get_or_insert_with(1, load), Err("away"));
+        };
+        std::thread::scope(|s| (0..THREADS).for_each(|_| drop(s.spawn(fail))));
+        assert_eq!((cache.stats().hits, cache.stats().misses, cache.stats().loads), (0, THREADS, 0));
+    });
+}
+
+#[test]
 fn a_removal_during_a_load_lets_later_callers_load_anew() {
     let removals: [fn(&Cache<u64, u64>); 4] = [
         |cache| assert_eq!(cache.remove(&1), None),

@@ -110,12 +110,19 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let core = &self.inner.core;
-        let value = self.find(key, |record, hash, guard| {
-            core.note_use(record, hash, guard);
+        self.get_uncounted(key).inspect(|_| self.inner.core.counters.looked_up(true))
+    }
+
+    /// Returns the value as [`get`](Self::get) does, and counts a use, but neither a hit nor a
+    /// miss.
+    pub(super) fn get_uncounted<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.find(key, |record, hash, guard| {
+            self.inner.core.note_use(record, hash, guard);
             record.value.clone()
-        });
-        value.inspect(|_| core.counters.looked_up(true))
+        })
     }
 
     /// Returns a clone of the value of `key`, without counting a use, a hit or a miss.

@@ -4,7 +4,8 @@
 //! runs the user's closure without a lock and publishes the value; the others, the followers, get a
 //! clone. A panic, an error or a dropped future passes the lead to a follower.
 //!
-//! A change must ensure that each follower is woken however the load ends.
+//! A change must ensure that each follower is woken however the load ends, and that a call counts
+//! one hit or one miss.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -92,8 +93,14 @@ where
                 Revalidation::Miss(entry) => self = entry,
             }
         }
+        let mut is_counted = false;
         loop {
-            if let Some(value) = self.cache.get(&self.key) {
+            // One hit or miss for each call, however many loads fail.
+            let found = match std::mem::replace(&mut is_counted, true) {
+                false => self.cache.get(&self.key),
+                true => self.cache.get_uncounted(&self.key),
+            };
+            if let Some(value) = found {
                 return Ok(Filled { value, origin: Origin::Cached });
             }
             let Self { cache, key, payer, ttl, is_refresh } = self;
@@ -196,8 +203,14 @@ where
                 Revalidation::Miss(entry) => self = entry,
             }
         }
+        let mut is_counted = false;
         loop {
-            if let Some(value) = self.cache.get(&self.key) {
+            // One hit or miss for each call, however many loads fail.
+            let found = match std::mem::replace(&mut is_counted, true) {
+                false => self.cache.get(&self.key),
+                true => self.cache.get_uncounted(&self.key),
+            };
+            if let Some(value) = found {
                 return BegunFill::Done(Filled { value, origin: Origin::Cached });
             }
             let Self { cache, key, payer, ttl, is_refresh } = self;
