@@ -400,6 +400,102 @@ async fn a_removal_leaves_the_value_to_the_callers_that_wait_already() {
     assert_eq!((leads.await, waits.await, cache.get(&1)), (1, 1, Some(3)));
 }
 
+/// Polls a task once, outside of all loads.
+fn poll_once(task: &mut Task) -> std::task::Poll<u64> {
+    task.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+}
+
+/// Polls a task once, in the load of another key, and returns it from there.
+async fn poll_in_a_load(mut task: Task) -> Task {
+    std::future::poll_fn(|context| std::task::Poll::Ready(task.as_mut().poll(context).is_pending())).await;
+    task
+}
+
+#[test]
+fn a_cycle_through_a_future_that_was_polled_elsewhere_is_detected() {
+    // The load of 1 is begun outside, and awaited by the load of 2 then.
+    let first = cache();
+    let (one, two) = (first.clone(), first.clone());
+    let mut prefetch: Task = Box::pin(async move {
+        let load = async {
+            tokio::task::yield_now().await;
+            one.get_or_insert_with_async(2, async { 20 }).await + 1
+        };
+        one.get_or_insert_with_async(1, load).await
+    });
+    assert!(poll_once(&mut prefetch).is_pending());
+    let mut awaits: Task = Box::pin(async move { two.get_or_insert_with_async(2, prefetch).await });
+    assert_eq!((0..10).find_map(|_| ready(poll_once(&mut awaits))), Some(21));
+    assert_eq!((first.get(&1), first.get(&2)), (Some(21), Some(20)), "the value that was inserted first stays");
+
+    // The load of 1 waits for the load of 2 before that one awaits it.
+    let second = cache();
+    let (one, two) = (second.clone(), second.clone());
+    let (give, given) = oneshot::channel::<Task>();
+    let mut awaits: Task =
+        Box::pin(async move { two.get_or_insert_with_async(2, async { given.await.unwrap().await }).await });
+    assert!(poll_once(&mut awaits).is_pending());
+    let mut waits: Task = Box::pin(async move {
+        let load = async { one.get_or_insert_with_async(2, async { 20 }).await + 1 };
+        one.get_or_insert_with_async(1, load).await
+    });
+    assert!(poll_once(&mut waits).is_pending());
+    assert!(give.send(waits).is_ok());
+    assert_eq!((0..10).find_map(|_| ready(poll_once(&mut awaits))), Some(21));
+}
+
+#[test]
+fn a_future_that_has_left_a_load_closes_no_cycle() {
+    // Whether the future that the load of 1 polls leads the load of 2, or follows it.
+    for leads in [true, false] {
+        let cache = cache();
+        let go = Arc::new(Notify::new());
+        let (inner, asks, goes) = (cache.clone(), cache.clone(), Arc::clone(&go));
+        let two = move || -> Task {
+            let (cache, go) = (inner.clone(), Arc::clone(&goes));
+            Box::pin(async move {
+                let load = async {
+                    go.notified().await;
+                    cache.get_or_insert_with_async(1, async { panic!("loads alone needlessly") }).await + 1
+                };
+                cache.get_or_insert_with_async(2, load).await
+            })
+        };
+        let mut leader = (!leads).then(&two);
+        if let Some(leader) = &mut leader {
+            assert!(poll_once(leader).is_pending());
+        }
+        let (give, mut given) = oneshot::channel::<Task>();
+        let (done, is_done) = oneshot::channel();
+        let leaves = two();
+        let mut one: Task = Box::pin(async move {
+            let load = async {
+                assert!(give.send(poll_in_a_load(leaves).await).is_ok());
+                is_done.await.unwrap()
+            };
+            asks.get_or_insert_with_async(1, load).await
+        });
+        assert!(poll_once(&mut one).is_pending());
+        let mut left = given.try_recv().unwrap();
+        assert!(poll_once(&mut left).is_pending());
+        go.notify_one();
+        // The load of 2 waits for the load of 1.
+        assert!(poll_once(leader.as_mut().unwrap_or(&mut left)).is_pending());
+        done.send(10).unwrap();
+        assert_eq!(ready(poll_once(&mut one)), Some(10));
+        assert_eq!(leader.as_mut().and_then(|leader| ready(poll_once(leader))), leader.is_some().then_some(11));
+        assert_eq!(ready(poll_once(&mut left)), Some(11));
+    }
+}
+
+/// Returns the value of a poll, if it is ready.
+fn ready(poll: std::task::Poll<u64>) -> Option<u64> {
+    match poll {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
 #[tokio::test]
 async fn a_leaked_load_blocks_only_its_key() {
     let cache = cache();

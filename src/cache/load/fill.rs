@@ -106,7 +106,7 @@ where
             let Self { cache, key, payer, ttl, is_refresh } = self;
             match cache.fill_step(hash, cache.inner.core.inflight.join(hash, key)) {
                 FillStep::Done(value) => return Ok(Filled { value, origin: Origin::Shared }),
-                FillStep::Load(ticket) => {
+                FillStep::Load(mut ticket) => {
                     let running = ticket.run();
                     let value = load()?;
                     drop(running);
@@ -126,7 +126,8 @@ where
     /// timeout; after an [`insert`](Cache::insert), later callers find the value.
     ///
     /// Cycles of loads that wait for each other are detected as in [`Cache::get_or_insert_with`],
-    /// if the load itself awaits the other load, and not a task that it has spawned.
+    /// if the load itself awaits the other load, and not a task that it has spawned. A future that
+    /// was polled elsewhere before counts as awaited by the load that has polled it last.
     #[cfg(feature = "async")]
     pub async fn or_insert_with_async(self, load: impl Future<Output = V>) -> V {
         match self.or_try_insert_with_async(async { Ok::<V, Infallible>(load.await) }).await {
@@ -149,7 +150,7 @@ where
             BegunFill::Reload(refresh, old) => {
                 refresh.try_fill_with_async(load).await.or_else(|error| old.or(error))?
             }
-            BegunFill::Load(begun) => {
+            BegunFill::Load(mut begun) => {
                 let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
                 begun.finish(value)
             }
@@ -183,7 +184,7 @@ where
         match self.begin_fill().await {
             BegunFill::Done(filled) => Ok(filled),
             BegunFill::Reload(refresh, old) => refresh.try_fill_with_async(load).await.or_else(|error| old.or(error)),
-            BegunFill::Load(begun) => {
+            BegunFill::Load(mut begun) => {
                 let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
                 Ok(begun.finish(value))
             }
@@ -357,7 +358,7 @@ where
             // Another leader may have completed between this caller's lookup and its join. An
             // expired record that is found here is not removed: the insert of the new value
             // replaces it.
-            Join::Leader(leader) => {
+            Join::Leader(mut leader) => {
                 // The keys' `Eq` and the value's `Clone` run here while followers wait.
                 let _running = leader.run();
                 let (core, guard) = (&self.inner.core, pin());

@@ -236,7 +236,7 @@ where
         if !core.inflight.retries().try_begin(hash, core.clock.now()) {
             return None;
         }
-        let leader = core.inflight.start_reload(hash, key)?;
+        let mut leader = core.inflight.start_reload(hash, key)?;
         let owner = {
             // The keys' `Eq` runs here while followers wait.
             let _running = leader.run();
@@ -360,7 +360,7 @@ where
     ///
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
-    pub async fn try_load_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
+    pub async fn try_load_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger,
         // twice.
         self.leader.begin();
@@ -397,7 +397,7 @@ where
     /// # Errors
     ///
     /// The error of `load`. Then the old value stays.
-    pub fn try_fill_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
+    pub fn try_fill_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
         self.leader.begin();
         let running = self.leader.run();
         let value = load()?;
@@ -412,7 +412,7 @@ where
     ///
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
-    pub async fn try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
+    pub async fn try_fill_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
         self.leader.begin();
         let value = super::run_task::run_task(|| Some(self.leader.run()), load).await?;
         Ok(self.finish(value))

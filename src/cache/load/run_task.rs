@@ -8,13 +8,13 @@ use std::pin::{pin, Pin};
 
 use super::wait_graph::LoadScope;
 
-/// Polls a task's load inside of [`LoadScope`], and drops it there: followers wait until the load
-/// is done.
-pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, load: F) -> F::Output {
+/// Polls a task's load inside of the scope that `run` returns, and drops it there: followers wait
+/// until the load is done.
+pub(crate) async fn run_task<F: Future>(run: impl FnMut() -> Option<LoadScope>, load: F) -> F::Output {
     /// Drops the future inside of the scope, also when the task is dropped.
-    struct Load<'a, F, R: Fn() -> Option<LoadScope>>(Pin<&'a mut Option<F>>, R);
+    struct Load<'a, F, R: FnMut() -> Option<LoadScope>>(Pin<&'a mut Option<F>>, R);
 
-    impl<F, R: Fn() -> Option<LoadScope>> Drop for Load<'_, F, R> {
+    impl<F, R: FnMut() -> Option<LoadScope>> Drop for Load<'_, F, R> {
         fn drop(&mut self) {
             let _running = self.1();
             self.0.set(None);

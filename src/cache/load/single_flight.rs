@@ -182,8 +182,8 @@ pub(crate) struct Leader<K, V> {
     loads: Arc<LoadMap<K, V>>,
     hash: u64,
     load: Arc<InflightLoad<K, V>>,
-    /// Present if another load's code has begun this one.
-    _waits: Option<WaitEdge>,
+    /// Present if another load's code runs this one, or was the last to poll it.
+    waits: Option<WaitEdge>,
 }
 
 /// A caller that follows another caller's load, with its own key.
@@ -332,9 +332,8 @@ struct FollowerTask<K, V> {
     follower: Follower<K, V>,
     /// The number of the task's waker, once it has one.
     number: Option<u64>,
-    /// None before the first wait; `Some(None)` if the task runs no load's code, so that no edge is
-    /// needed.
-    waits: Option<Option<WaitEdge>>,
+    /// Present if a load's code was the last to poll this task.
+    waits: Option<WaitEdge>,
 }
 
 #[cfg(feature = "async")]
@@ -349,11 +348,10 @@ impl<K: Eq, V> FollowerTask<K, V> {
             if let Some(join) = outcome(&mut self.follower.key, &mut self.follower.is_ours, &shared.state) {
                 return Poll::Ready(join);
             }
-            if self.waits.is_none() {
-                match WaitEdge::add(self.follower.load.id) {
-                    Ok(begun) => self.waits = Some(begun),
-                    Err(Cycle) => return Poll::Ready(load_alone(&mut self.follower.key)),
-                }
+            // At each poll: another load's code may poll this task now, or a load further out.
+            match WaitEdge::add(self.follower.load.id) {
+                Ok(waits) => self.waits = waits,
+                Err(Cycle) => return Poll::Ready(load_alone(&mut self.follower.key)),
             }
             let there = self.number.and_then(|number| shared.wakers.get(&number));
             if there.is_some_and(|there| there.will_wake(context.waker())) {
@@ -412,8 +410,7 @@ fn load_alone<K, V>(key: &mut Option<K>) -> Join<K, V> {
 
 impl<K, V> Leader<K, V> {
     fn new(loads: &Arc<LoadMap<K, V>>, hash: u64, load: Arc<InflightLoad<K, V>>) -> Self {
-        let waits = WaitEdge::add_to_new(load.id);
-        Self { loads: Arc::clone(loads), hash, load, _waits: waits }
+        Self { loads: Arc::clone(loads), hash, load, waits: None }
     }
 
     /// Lets callers follow a reload from now on. Called before the reload's code runs.
@@ -432,8 +429,10 @@ impl<K, V> Leader<K, V> {
         }
     }
 
-    /// Marks the thread as running the load's code until the guard is dropped.
-    pub(crate) fn run(&self) -> LoadScope {
+    /// Marks the thread as running the load's code until the guard is dropped. The load whose code
+    /// the thread has run before waits for this one.
+    pub(crate) fn run(&mut self) -> LoadScope {
+        WaitEdge::renew(&mut self.waits, self.load.id);
         self.load.id.run()
     }
 

@@ -17,7 +17,7 @@ impl<K, V: Clone> LoadTicket<K, V> {
     /// Marks the thread as running the load's code until the guard is dropped, so that loads that
     /// would wait for each other are detected ([`wait_graph`](super::wait_graph)). None for a load
     /// without followers.
-    pub(super) fn run(&self) -> Option<LoadScope> {
+    pub(super) fn run(&mut self) -> Option<LoadScope> {
         match self {
             Self::Leader(leader) => Some(leader.run()),
             Self::Alone(_) => None,
@@ -40,7 +40,7 @@ impl<K, V: Clone> LoadTicket<K, V> {
 impl<K, V: Clone> Leader<K, V> {
     /// Inserts the loaded value by `keep`, and completes the load. The followers get the value even
     /// if the cache rejects it, or keeps one that was inserted meanwhile, which is younger.
-    pub(super) fn finish(self, value: V, keep: impl FnOnce(K, V, &InflightLoad<K, V>)) -> V {
+    pub(super) fn finish(mut self, value: V, keep: impl FnOnce(K, V, &InflightLoad<K, V>)) -> V {
         // The value's `Clone` is the load's code, too; the followers' wakers, which `complete`
         // calls, are not.
         let running = self.run();

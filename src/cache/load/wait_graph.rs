@@ -9,6 +9,9 @@
 //!
 //! No edge is added if the waiting thread or task runs no load's code, which is the common case.
 //!
+//! A future may be polled by one load's code after another's. So a task adds its edge anew at each
+//! poll: a load waits for the loads whose futures its code has polled last.
+//!
 //! A change must ensure that an edge exists before its waiter waits, and is removed when the waiter
 //! is woken.
 
@@ -67,10 +70,14 @@ impl Drop for LoadScope {
 }
 
 impl WaitEdge {
-    /// Adds an edge from the load whose code this thread runs to `other`, a new load, so no cycle
-    /// can arise. None if this thread runs no load's code.
-    pub(crate) fn add_to_new(other: LoadId) -> Option<Self> {
-        RUNNING.get().map(|running| Self::note(&mut WAIT_GRAPH.lock(), running, other))
+    /// Renews the edge to `other`, a load whose code this thread begins to run: the edge comes from
+    /// the load whose code this thread runs until then, if any. Not checked for a cycle: the
+    /// follower that closes the cycle finds it at its next poll.
+    pub(crate) fn renew(edge: &mut Option<Self>, other: LoadId) {
+        let running = RUNNING.get();
+        if edge.as_ref().map(|edge| edge.0) != running {
+            *edge = running.map(|running| Self::note(&mut WAIT_GRAPH.lock(), running, other));
+        }
     }
 
     /// Adds an edge from the load whose code this thread runs to `other`, unless the edge closes a
