@@ -178,7 +178,12 @@ fn no_call_after_a_removal_gets_a_value_read_before_it() {
                         0 => drop(cache.remove(&1)),
                         _ => cache.clear(),
                     }
-                    let seen = cache.get_or_insert_with(1, || source.load(SeqCst));
+                    let seen = cache.get_or_insert_with(1, || {
+                        let read = source.load(SeqCst);
+                        // The other threads write and remove meanwhile.
+                        std::thread::yield_now();
+                        read
+                    });
                     assert!(seen >= written, "{seen} was read before the removal after {written}");
                 }
             };
