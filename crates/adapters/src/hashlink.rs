@@ -14,27 +14,26 @@ use crate::OldestFirst;
 
 impl<K, V, S> OldestFirst for LruCache<K, V, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: Hash + Eq + Send + 'static,
     V: Send + 'static,
     S: BuildHasher + Send + 'static,
 {
     type Key = K;
     type Value = V;
 
-    /// Clones the key: `hashlink` returns a replaced value without its key. If the cache is full by
-    /// its own capacity, evicts the oldest entry first: `LruCache::insert` would drop it, and its
-    /// weight would stay.
+    /// Removes an entry with this key first: `LruCache::insert` returns the replaced value without
+    /// its key. A clone of the new key may weigh less than the key itself. If the cache is full by
+    /// its own capacity, evicts the oldest entry: `insert` would drop it, and its weight would stay.
     fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
-        if self.len() >= self.capacity() && !self.contains_key(&key) {
-            let oldest = self.remove_lru();
-            if self.capacity() == 0 {
-                return Some((key, value));
-            }
-            self.insert(key, value);
-            return oldest;
+        if self.capacity() == 0 {
+            return Some((key, value));
         }
-        let old = self.insert(key.clone(), value)?;
-        Some((key, old))
+        let old = match self.remove_entry(&key) {
+            None if self.len() >= self.capacity() => self.remove_lru(),
+            replaced => replaced,
+        };
+        self.insert(key, value);
+        old
     }
 
     fn pop_oldest(&mut self) -> Option<(K, V)> {

@@ -311,6 +311,34 @@ fn entries_that_a_bounded_cache_evicts_by_itself_leave_their_weight() {
     assert_eq!(none.weight(), ByteSize::ZERO);
 }
 
+/// The weight of a key is its capacity, which a clone of a `String` does not keep.
+#[test]
+fn a_key_leaves_with_the_weight_it_came_with() {
+    fn check<C: OldestFirst<Key = String, Value = u64>>(cache: C, remove: fn(&mut C, &str) -> Option<(String, u64)>) {
+        let key = |name: &str, capacity| {
+            let mut key = String::with_capacity(capacity);
+            key.push_str(name);
+            key
+        };
+        let cache = Weighed::new(cache, |key: &String, _: &u64| key.capacity());
+        let weight = || cache.weight();
+        assert!(cache.insert(key("a", 1024), 1).is_none());
+        assert_eq!(cache.remove_with(|cache| remove(cache, "a")).map(|(_, value)| value), Some(1));
+        assert_eq!(weight(), ByteSize::ZERO, "after a removal");
+        for capacity in [1024, 64, 512] {
+            let _replaced = cache.insert(key("a", capacity), 1);
+        }
+        assert_eq!(cache.remove_with(|cache| remove(cache, "a")).map(|(_, value)| value), Some(1));
+        assert_eq!(weight(), ByteSize::ZERO, "after a removal of a replaced entry");
+        for (name, out) in [("a", None), ("b", None), ("c", None), ("d", Some("a"))] {
+            assert_eq!(cache.insert(key(name, 1024), 1).map(|(key, _)| key).as_deref(), out);
+        }
+        assert_eq!(weight(), ByteSize::kib(3), "of `b` to `d`");
+    }
+    check(lru::LruCache::new(3.try_into().unwrap()), |cache, key| cache.pop_entry(key));
+    check(hashlink::LruCache::new(3), |cache, key| cache.remove_entry(key));
+}
+
 /// A value; the first one that is dropped while `PANICS` is set panics.
 struct PanicsInDrop;
 
