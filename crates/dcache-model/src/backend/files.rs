@@ -1,7 +1,7 @@
 //! A backend for a directory of the operating system, through `std::fs`.
 //!
-//! For `examples/fuse_mirror` and real file systems. [`Files`] keeps the path of each inode that it
-//! looked up or created, because the trait [`Backend`] names inodes by number.
+//! For `examples/fuse_mirror` and real file systems. [`Files`] keeps the paths of each inode that it
+//! looked up, created or linked, because the trait [`Backend`] names inodes by number.
 //!
 //! A change must keep `paths` in step with each rename and removal: a rename also changes the paths
 //! of all inodes below.
@@ -13,6 +13,7 @@ use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
 use lowwater_base::sync::RwLock;
+use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -31,9 +32,9 @@ pub struct Files {
     root: InodeInfo,
     /// The file system of the root; inodes of others are not entered.
     device: u64,
-    /// The path of each inode that was looked up or created, and of the root. With several hard
-    /// links, the path that was looked up last.
-    paths: RwLock<HashMap<u64, PathBuf>>,
+    /// The known paths of each inode that was looked up, created or linked, and of the root: at
+    /// least one, the newest last. A directory has one path, a file one for each hard link.
+    paths: RwLock<HashMap<u64, Vec<PathBuf>>>,
 }
 
 impl Files {
@@ -48,14 +49,14 @@ impl Files {
         if node.kind != Kind::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let paths = [(node.inode, root.to_path_buf())].into();
+        let paths = [(node.inode, vec![root.to_path_buf()])].into();
         Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths) })
     }
 
     /// Returns the path of `name` in the directory `dir`. An error if `dir` has no known path.
     fn path(&self, dir: u64, name: Name<'_>) -> io::Result<PathBuf> {
         let paths = self.paths.read();
-        let dir = paths.get(&dir).ok_or(io::ErrorKind::NotFound)?;
+        let dir = paths.get(&dir).and_then(|known| known.last()).ok_or(io::ErrorKind::NotFound)?;
         Ok(dir.join(OsStr::from_bytes(name.bytes())))
     }
 
@@ -69,7 +70,11 @@ impl Files {
 
     fn record_path(&self, path: PathBuf, meta: &Metadata) -> InodeInfo {
         let node = node(meta);
-        self.paths.write().insert(node.inode, path);
+        let mut paths = self.paths.write();
+        let known = paths.entry(node.inode).or_default();
+        // A directory that has another path was renamed without this backend.
+        known.retain(|old| node.kind != Kind::Directory && *old != path);
+        known.push(path);
         node
     }
 }
@@ -108,9 +113,13 @@ impl Backend for Files {
         } else {
             fs::remove_file(&path)?;
         }
-        let mut paths = self.paths.write();
-        if paths.get(&meta.ino()) == Some(&path) {
-            paths.remove(&meta.ino());
+        // The file may have other hard links, and another thread may have created a file with the
+        // same number since, so only this path is removed.
+        if let Entry::Occupied(mut entry) = self.paths.write().entry(meta.ino()) {
+            entry.get_mut().retain(|known| *known != path);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
         }
         Ok(())
     }
@@ -118,7 +127,7 @@ impl Backend for Files {
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
         let (old, new) = (self.path(from.0, from.1)?, self.path(to.0, to.1)?);
         fs::rename(&old, &new)?;
-        for path in self.paths.write().values_mut() {
+        for path in self.paths.write().values_mut().flatten() {
             if let Ok(below) = path.strip_prefix(&old) {
                 *path = if below.as_os_str().is_empty() { new.clone() } else { new.join(below) };
             }
@@ -128,12 +137,18 @@ impl Backend for Files {
 
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
         let new = self.path(dir, name)?;
-        let old = self.paths.read().get(&file).cloned().ok_or(io::ErrorKind::NotFound)?;
-        fs::hard_link(old, new)
+        let known = self.paths.read().get(&file).cloned().unwrap_or_default();
+        // A path whose file was removed or replaced without this backend is skipped.
+        let is_current = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == file);
+        let old = known.iter().rev().find(is_current).ok_or(io::ErrorKind::NotFound)?;
+        fs::hard_link(old, &new)?;
+        self.paths.write().entry(file).or_default().push(new);
+        Ok(())
     }
 
     fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
-        let path = self.paths.read().get(&dir).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let path = self.paths.read().get(&dir).and_then(|known| known.last()).cloned();
+        let path = path.ok_or(io::ErrorKind::NotFound)?;
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;

@@ -1,12 +1,15 @@
-//! One test: a temporary directory is served through the cache, with each kind of change.
+//! A temporary directory is served through the cache, with each kind of change; and the paths that
+//! the backend keeps after removals, renames and hard links.
 //!
-//! The other tests of the cache have a backend in memory; this one shows that the errors and kinds
-//! of the operating system arrive as those of the trait.
+//! The other tests of the cache have a backend in memory; these show that the errors and kinds of
+//! the operating system arrive as those of the trait.
 //!
 //! A change must ensure that each call of `Backend` is made on real files.
 
 use super::Files;
+use crate::backend::Backend;
 use crate::negative::Unbounded;
+use crate::qstr::Name;
 use crate::{Dcache, ErrorKind, Kind};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::MemcgTree;
@@ -18,6 +21,15 @@ use std::sync::Arc;
 /// A temporary directory, removed on drop.
 struct Scratch(PathBuf);
 
+impl Scratch {
+    /// Creates a directory of this name, which no other test has.
+    fn new(name: &str) -> Self {
+        let scratch = Self(std::env::temp_dir().join(format!("lowwater-dcache-{name}-{}", std::process::id())));
+        fs::create_dir_all(&scratch.0).unwrap();
+        scratch
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -26,7 +38,7 @@ impl Drop for Scratch {
 
 #[test]
 fn a_real_directory_is_served() {
-    let scratch = Scratch(std::env::temp_dir().join(format!("lowwater-dcache-{}", std::process::id())));
+    let scratch = Scratch::new("served");
     fs::create_dir_all(scratch.0.join("etc")).unwrap();
     fs::write(scratch.0.join("etc/passwd"), "root").unwrap();
 
@@ -61,4 +73,27 @@ fn a_real_directory_is_served() {
     names.sort();
     assert_eq!(names, [b"passwd"[..].into(), Box::from(&b"shadow"[..])]);
     mount.assert_valid();
+}
+
+#[test]
+fn a_file_is_linked_by_any_name_that_is_left() {
+    let scratch = Scratch::new("linked");
+    let files = Files::open(&scratch.0).unwrap();
+    let root = files.root().unwrap().inode;
+    let name = |name| Name::new(name).unwrap();
+    let file = files.create(root, name(b"a"), Kind::File).unwrap().inode;
+    files.link(file, root, name(b"b")).unwrap();
+    files.remove(root, name(b"a")).unwrap();
+    files.link(file, root, name(b"c")).unwrap();
+    files.remove(root, name(b"c")).unwrap();
+    files.rename((root, name(b"b")), (root, name(b"d"))).unwrap();
+    // Another file gets the name `d` without the backend.
+    assert_eq!(files.lookup(root, name(b"d")).unwrap().unwrap().inode, file);
+    fs::rename(scratch.0.join("d"), scratch.0.join("e")).unwrap();
+    fs::write(scratch.0.join("d"), "").unwrap();
+    let error = files.link(file, root, name(b"f")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "the other file is not linked");
+    assert_eq!(files.lookup(root, name(b"e")).unwrap().unwrap().inode, file);
+    files.link(file, root, name(b"f")).unwrap();
+    assert_eq!(files.lookup(root, name(b"f")).unwrap().unwrap().inode, file);
 }
