@@ -27,6 +27,10 @@ use std::path::{Path, PathBuf};
 ///
 /// Changes that are made without this cache are not noticed: cached answers stay until they are
 /// reclaimed or [invalidated](crate::Mount::invalidate).
+///
+/// The paths are not bounded, and the cache's limits do not count them: one path is kept for each
+/// name that was looked up, created or linked, until the name is removed or replaced through this
+/// backend. A rename takes time in proportion to the number of paths.
 #[derive(Debug)]
 pub struct Files {
     root: InodeInfo,
@@ -127,11 +131,19 @@ impl Backend for Files {
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
         let (old, new) = (self.path(from.0, from.1)?, self.path(to.0, to.1)?);
         fs::rename(&old, &new)?;
-        for path in self.paths.write().values_mut().flatten() {
-            if let Ok(below) = path.strip_prefix(&old) {
-                *path = if below.as_os_str().is_empty() { new.clone() } else { new.join(below) };
-            }
+        if old == new {
+            return Ok(());
         }
+        self.paths.write().retain(|_, known| {
+            // The path of the file that was replaced.
+            known.retain(|path| !path.starts_with(&new));
+            for path in &mut *known {
+                if let Ok(below) = path.strip_prefix(&old) {
+                    *path = if below.as_os_str().is_empty() { new.clone() } else { new.join(below) };
+                }
+            }
+            !known.is_empty()
+        });
         Ok(())
     }
 

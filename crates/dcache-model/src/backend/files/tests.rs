@@ -97,3 +97,21 @@ fn a_file_is_linked_by_any_name_that_is_left() {
     files.link(file, root, name(b"f")).unwrap();
     assert_eq!(files.lookup(root, name(b"f")).unwrap().unwrap().inode, file);
 }
+
+#[test]
+fn a_replaced_or_removed_file_leaves_no_path() {
+    let scratch = Scratch::new("replaced");
+    let files = Files::open(&scratch.0).unwrap();
+    let root = files.root().unwrap().inode;
+    let name = |name| Name::new(name).unwrap();
+    let paths = || files.paths.read().len();
+    for _ in 0..10 {
+        files.create(root, name(b"tmp"), Kind::File).unwrap();
+        // The replaced file exists as long as it is open, so its number is not used again.
+        let _replaced = fs::File::open(scratch.0.join("doc"));
+        files.rename((root, name(b"tmp")), (root, name(b"doc"))).unwrap();
+    }
+    assert_eq!(paths(), 2, "of the root and `doc`");
+    files.remove(root, name(b"doc")).unwrap();
+    assert_eq!(paths(), 1, "of the root");
+}
