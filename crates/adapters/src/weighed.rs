@@ -113,6 +113,7 @@ impl<C: OldestFirst> Weighed<C> {
     }
 
     /// Removes an entry by the cache's own methods: the closure returns the entry that it removed.
+    /// The closure runs under the lock and must not charge, as for [`with`](Self::with).
     pub fn remove_with(&self, remove: impl FnOnce(&mut C) -> Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
         let mut state = lock(&self.state);
         let old = remove(&mut state.cache);
@@ -123,6 +124,12 @@ impl<C: OldestFirst> Weighed<C> {
 
     /// Calls `f` with the cache, under the lock: for lookups. `f` must not insert or remove
     /// entries: they would not be weighed then, and an inserted entry is weighed when it leaves.
+    ///
+    /// # Deadlocks
+    ///
+    /// `f` must not charge bytes to the runtime, so it inserts into no other cache, and must not use
+    /// this cache by its handle: reclaim takes the lock, and the thread would wait for itself. See
+    /// [`Evict::shrink_to`]. Clone what is needed, and charge after the return.
     pub fn with<R>(&self, f: impl FnOnce(&mut C) -> R) -> R {
         f(&mut lock(&self.state).cache)
     }
