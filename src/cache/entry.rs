@@ -191,6 +191,8 @@ where
     /// caller gets the value of the first. Tenants with keys of their own need a name space each:
     /// [`Cache::tenant`].
     ///
+    /// If `group` has ended, its nearest online ancestor is charged.
+    ///
     /// Without this call, a new value is charged to the group of the value that it replaces, or to
     /// the nearest online ancestor of that group, if the group has ended meanwhile or is being
     /// dropped. If there is no value to replace, the cache's own group is charged. An expired

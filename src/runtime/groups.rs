@@ -95,11 +95,11 @@ impl Runtime {
     /// nothing can be charged to the group and inserts for it are refused.
     ///
     /// The group ends when its last entry has been removed, or up to 100 ms later if charges remain
-    /// that belong to no entry. These charges, and objects on other lists, are the parent's from
-    /// then on, and the name can be used again. Until then [`group`](Self::group) returns
-    /// [`MemcgError::Dying`] for the name. An insert that is in progress during the call may leave
-    /// its entry to the parent. If a child of the group is created meanwhile, the group ends after
-    /// the child.
+    /// that belong to no entry. These charges, objects on other lists, and inserts with a handle on
+    /// the group are the parent's from then on, and the name can be used again. Until then
+    /// [`group`](Self::group) returns [`MemcgError::Dying`] for the name. An insert that is in
+    /// progress during the call may leave its entry to the parent. If a child of the group is
+    /// created meanwhile, the group ends after the child.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Runtime};

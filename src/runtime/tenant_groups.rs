@@ -84,9 +84,10 @@ type Setup = Box<dyn Fn(&str, &Memcg) + Send + Sync>;
 ///
 /// # Ended tenants
 ///
-/// A tenant ends by [`Runtime::drop_group`]: its entries are removed in the background, and inserts
-/// with a handle that a caller kept are refused. So do not keep handles: ask for the group at each
-/// request, which is one lookup under a shared lock.
+/// A tenant ends by [`Runtime::drop_group`]: its entries are removed in the background. Inserts
+/// with a handle that a caller kept are refused until then, and afterwards charged to the parent,
+/// without the tenant's limits. So do not keep handles: ask for the group at each request, which is
+/// one lookup under a shared lock.
 ///
 /// The program may end or drop a tenant's group as well; the next request for the name then creates
 /// a group. While the program keeps a child of a group that is being dropped, that group does not
