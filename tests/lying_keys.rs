@@ -9,7 +9,7 @@
 #[path = "common/usage.rs"]
 mod usage;
 
-use lowwater::cache::Op;
+use lowwater::cache::{Computed, Op};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
 use std::hash::{Hash, Hasher};
@@ -389,5 +389,46 @@ fn findable_entries_are_evicted_when_others_cannot_be_found() {
         assert!(found > 200, "{evictions:?}: {found} are there");
         drop(cache);
         assert_over(&world, &runtime);
+    }
+}
+
+/// A key that equals keys of the same number and of no higher rank: whether two keys are equal may
+/// depend on their sides.
+#[derive(Clone)]
+struct Ranked {
+    number: u64,
+    rank: u64,
+}
+
+impl Hash for Ranked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && self.rank >= other.rank
+    }
+}
+
+impl Eq for Ranked {}
+
+#[test]
+fn a_computation_with_an_asymmetric_key_ends() {
+    let runtime = runtime();
+    let cache = Cache::<Ranked, u64>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
+    let key = |number, rank| Ranked { number, rank };
+    for (number, present, computed, expected) in [(1, 0, 1, Computed::Replaced(7)), (2, 1, 0, Computed::Inserted)] {
+        cache.insert(key(number, present), 7).unwrap();
+        let mut calls = 0;
+        let result = cache.entry(key(number, computed)).and_compute(|_| {
+            calls += 1;
+            assert!(calls < 100, "called again and again for rank {computed}");
+            Op::Put(8)
+        });
+        assert_eq!(result.unwrap(), expected, "rank {computed}");
+        assert_eq!(calls, 1, "rank {computed}");
+        assert_eq!(cache.get(&key(number, computed)), Some(8), "rank {computed}");
     }
 }

@@ -251,7 +251,7 @@ where
     /// Returns the key's record, unless the record has expired. Does not count as a use.
     fn present<'g>(&'g self, key: &K, hash: u64, guard: &'g Guard) -> Option<&'g Record<K, V>> {
         let core = &self.inner.core;
-        core.index.get(hash, guard, |record| record.key == *key).filter(|record| !core.is_expired(record))
+        core.index.get(hash, guard, |record| *key == record.key).filter(|record| !core.is_expired(record))
     }
 
     /// Returns the group to charge for a value that replaces `current`. The group is online.
@@ -444,7 +444,9 @@ where
         let mut refusal = Refusal::NoMemory;
         let mut cause = RemovalCause::Replaced;
         let (mut removal, mut owner) = (None, None);
-        let is = |there: &Record<K, V>, new: &Record<K, V>| there.key == new.key;
+        // The new key is on the left, as the sought one in `Core::find`: an asymmetric `Eq` could
+        // let `and_compute` find a record that is never the expected one.
+        let is = |there: &Record<K, V>, new: &Record<K, V>| new.key == there.key;
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
         let mut released = None;
         let put = core.index.insert(record, hash, guard, is, &hasher, |mut record, present| {
