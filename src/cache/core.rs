@@ -381,13 +381,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Returns the deadline of a new value with this time to live, which replaces `current`.
     pub(super) fn deadline_of_new(&self, ttl: Ttl, key: &K, value: &V, current: Option<&Record<K, V>>) -> Expires {
         let (Ttl::Computed, Some(expiry)) = (ttl, self.expiry()) else { return self.clock.deadline_of(ttl) };
-        let Some(current) = current else {
-            let lifetime = (expiry.function)(key, value, ExpiryEvent::Create);
-            return self.clock.deadline_of(lifetime.ttl().unwrap_or(expiry.default));
-        };
-        let expires = self.expires(current);
-        let event = ExpiryEvent::Update { time_left: self.clock.time_left(expires.at, self.clock.now()) };
-        (expiry.function)(key, value, event).ttl().map_or(expires, |ttl| self.clock.deadline_of(ttl))
+        let event = current.map_or(ExpiryEvent::Create, |current| ExpiryEvent::Update {
+            time_left: self.clock.time_left(current.deadline(), self.clock.now()),
+        });
+        match ((expiry.function)(key, value, event).ttl(), current) {
+            (None, Some(_)) => Expires::OF_REPLACED,
+            (ttl, _) => self.clock.deadline_of(ttl.unwrap_or(expiry.default)),
+        }
     }
 
     /// Returns the deadline of a record in the index, to be stored in another one.
@@ -401,6 +401,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(super) fn set_expires(&self, record: &Record<K, V>, expires: Expires) {
         self.clock.store_live_end(record, expires);
         record.set_deadline(expires.at);
+    }
+
+    /// Stores the deadline of `replaced` in `new`, and returns it, under the lock of their segment:
+    /// so a `touch` until then is kept. A new entry gets the cache's own time.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_deadline(&self, replaced: Option<&Record<K, V>>, new: &Record<K, V>) -> Expires {
+        let own = || self.expiry().map_or(Ttl::Forever, |expiry| expiry.default);
+        let expires = replaced.map_or_else(|| self.clock.deadline_of(own()), |replaced| self.expires(replaced));
+        self.set_expires(new, expires);
+        expires
     }
 
     /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other

@@ -17,6 +17,7 @@ use lowwater_rcu::pin;
 use super::core::Found;
 use super::error::{InsertError, RejectReason};
 use super::expiry::clock::{Clock, Ttl};
+use super::expiry::deadline::Expires;
 use super::handle::Cache;
 use super::insert::{Expect, NewRecord, Rejected};
 use super::payer::Payer;
@@ -126,7 +127,9 @@ impl<K, V> Current<'_, K, V> {
         &self.record.value
     }
 
-    /// Returns the time until the entry expires; none if it does not expire.
+    /// Returns the time until the entry expires; none if it does not expire. Another thread's touch
+    /// or use may change the time before the operation is carried out: the closure is not called
+    /// again for that.
     pub fn time_left(&self) -> Option<Duration> {
         let deadline = self.record.deadline();
         if deadline.is_never() {
@@ -311,7 +314,7 @@ where
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
     /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread changes the entry in between, `f` is called again with the new entry; so
+    /// If another thread inserts, replaces or removes the entry in between, `f` is called again; so
     /// `f` should have no other effect than its result. The thread is pinned while `f` runs and
     /// while the value is weighed: the memory of entries that leave meanwhile is freed only
     /// afterwards, so neither should block. Reading the value in `f` does not count as a use. A new
@@ -351,10 +354,7 @@ where
                 }
             };
             let (value, expires) = match (op, there) {
-                (Op::Update(value), Some(record)) => {
-                    let expires = core.expires(record);
-                    (value, expires)
-                }
+                (Op::Update(value), Some(_)) => (value, Expires::OF_REPLACED),
                 (Op::Put(value) | Op::Update(value), _) => {
                     let expires = core.deadline_of_new(self.ttl, &self.key, &value, there);
                     (value, expires)

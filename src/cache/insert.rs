@@ -448,12 +448,15 @@ where
         // let `and_compute` find a record that is never the expected one.
         let is = |there: &Record<K, V>, new: &Record<K, V>| new.key == there.key;
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
-        let mut released = None;
+        let (mut released, mut kept) = (None, None);
         let put = core.index.insert(record, hash, guard, is, &hasher, |mut record, present| {
             let there = present.map(|(there, _)| there);
             if !expect.allows(there, core) {
                 refusal = Refusal::FoundAnother;
                 return Err(record);
+            }
+            if floor == Floor::OF_REPLACED {
+                kept = Some(core.keep_deadline(there, &record));
             }
             if let (Some((there, node)), false) = (present, is_paid) {
                 match self.overwrite((there, node), (hash, guard), record, &mut payment, &mut owner) {
@@ -507,7 +510,8 @@ where
             Ok((there, entry)) => {
                 drop(payment);
                 core.counters.inserted(bytes);
-                core.register_deadline(Expires { at: expires, live_end: Deadline::NEVER, floor }, hash);
+                let new = Expires { at: expires, live_end: Deadline::NEVER, floor };
+                core.register_deadline(kept.unwrap_or(new), hash);
                 let Some(there) = there else { return Ok((None, None)) };
                 if let Entry::Added = entry {
                     // A walk had isolated the replaced record, and may have put it back on its list

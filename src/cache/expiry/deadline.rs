@@ -99,9 +99,15 @@ impl Now {
 
 impl Expires {
     pub(crate) const NEVER: Self = Self { at: Deadline::NEVER, live_end: Deadline::NEVER, floor: Floor(0) };
+    /// In place of a new record's deadline: the one of the record that it replaces, as of the
+    /// insert.
+    pub(crate) const OF_REPLACED: Self = Self { floor: Floor::OF_REPLACED, ..Self::NEVER };
 }
 
 impl Floor {
+    /// That of [`Expires::OF_REPLACED`]: no clock reaches it.
+    pub(crate) const OF_REPLACED: Self = Self(u32::MAX);
+
     /// Returns the last floor that is not after `now`.
     pub(crate) fn of(now: Now) -> Self {
         Self(u32::try_from(now.at / SECOND).unwrap_or(u32::MAX))

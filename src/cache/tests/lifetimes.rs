@@ -224,3 +224,37 @@ fn the_function_may_use_its_cache() {
     assert_eq!(cache.len(), 30, "each value below 100 has inserted one");
     *own.lock() = None;
 }
+
+#[test]
+fn an_unchanged_time_is_that_of_the_entry_at_the_insert() {
+    // Taken out at the end, as above.
+    let own = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let handle = Arc::clone(&own);
+    let (cache, clock, _) = cache_with(move |value, _| {
+        let cache = handle.lock().clone();
+        match (cache, value) {
+            (Some(cache), 2) => assert!(cache.touch(&1, Some(SECOND * 1_000))),
+            (Some(cache), 3) => drop(cache.remove(&1)),
+            _ => {}
+        }
+        Lifetime::Unchanged
+    });
+    *own.lock() = Some(cache.clone());
+    let insert = |value| cache.insert(1, value).unwrap();
+    let put = |value| match cache.entry(1).and_compute(|_| Op::Put(value)).unwrap() {
+        Computed::Replaced(value) => Some(value),
+        _ => None,
+    };
+    let calls: [&dyn Fn(u64) -> Option<u64>; 2] = [&insert, &put];
+    for call in calls {
+        assert_eq!((call(1), call(2)), (None, Some(1)));
+        clock.advance(SECOND * 500);
+        assert_eq!(cache.peek(&1), Some(2), "the touch counts");
+        assert_eq!(call(3), None, "removed by the function");
+        clock.advance(SECOND * 99);
+        assert_eq!(cache.peek(&1), Some(3));
+        clock.advance(SECOND * 2);
+        assert_eq!(cache.peek(&1), None, "a new entry has the cache's own time");
+    }
+    *own.lock() = None;
+}

@@ -6,9 +6,11 @@
 //!
 //! A change must ensure that an early expiry fails a test, and that no suspension does.
 
-use crate::cache::{Computed, Op};
+use crate::cache::{Computed, Eviction, Op};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const IDLE: Duration = Duration::from_millis(400);
@@ -133,6 +135,41 @@ fn uses_do_not_extend_an_entrys_time_to_live() {
     cache.entry(1).and_compute(|_| Op::Update(9)).unwrap();
     cache.get(&1);
     assert!(left(&cache, 1).unwrap() <= time_to_live, "an update changed the deadline");
+}
+
+#[test]
+fn an_update_keeps_the_time_of_a_touch_in_between() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    // In place of the old record, and as a new record.
+    for eviction in [Eviction::Adaptive, Eviction::Lru] {
+        let clock = ManualClock::new();
+        let runtime = Runtime::builder().unlimited().clock(&clock).build().unwrap();
+        // Taken out at the end: a cache whose weigher holds the cache would never be dropped.
+        let own = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+        let handle = Arc::clone(&own);
+        let touch = move |key: &u64, value: &u64| {
+            let cache = handle.lock().clone();
+            if let Some(cache) = cache.filter(|_| *value == 2) {
+                assert!(cache.touch(key, Some(HOUR)));
+            }
+            ByteSize::ZERO
+        };
+        let builder = Cache::<u64, u64>::builder(&runtime).weigher(touch).eviction(eviction);
+        let cache = builder.time_to_live(HOUR / 60).build().unwrap();
+        *own.lock() = Some(cache.clone());
+        cache.insert(1, 1).unwrap();
+        let mut calls = 0;
+        let update = cache.entry(1).and_compute(|_| {
+            calls += 1;
+            Op::Update(2)
+        });
+        assert_eq!((update, calls), (Ok(Computed::Replaced(1)), 1), "{eviction:?}");
+        clock.advance(HOUR / 2);
+        assert_eq!(cache.get(&1), Some(2), "{eviction:?}");
+        clock.advance(HOUR / 2 + PAST);
+        assert_eq!(cache.get(&1), None, "{eviction:?}");
+        *own.lock() = None;
+    }
 }
 
 #[test]
