@@ -1,6 +1,7 @@
 //! The drop of a cache's last handle waits for other threads that run the cache's code in a sweep
-//! over retired entries, or in an advance of a manual clock; inside such code it does not wait. In a
-//! process of its own: readers of other tests would hold back the retired entries.
+//! over retired entries, or in an advance of a manual clock; inside such code it does not wait.
+//!
+//! In a process of its own: readers of other tests would hold back the retired entries.
 //!
 //! A change must ensure that a test that fails ends: user code waits for a bounded time.
 #![forbid(unsafe_code)]

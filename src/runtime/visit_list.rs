@@ -81,8 +81,8 @@ impl<T: ?Sized> VisitList<T> {
         self.state.lock().caches.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Begins a visit of the cache at index `at`, modulo the number of caches; `None` if there is no
-    /// cache.
+    /// Begins a visit of the cache at index `at`, modulo the number of caches; `None` if there is
+    /// no cache.
     pub(super) fn visit_at(&self, at: usize) -> Option<Visit<'_, T>> {
         self.visit(|caches| at.checked_rem(caches.len()))
     }

@@ -23,7 +23,8 @@ where
 
     /// Removes an entry with this key first: `LruCache::insert` returns the replaced value without
     /// its key. A clone of the new key may weigh less than the key itself. If the cache is full by
-    /// its own capacity, evicts the oldest entry: `insert` would drop it, and its weight would stay.
+    /// its own capacity, evicts the oldest entry: `insert` would drop it, and its weight would
+    /// stay.
     fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
         if self.capacity() == 0 {
             return Some((key, value));

@@ -127,9 +127,9 @@ impl<C: OldestFirst> Weighed<C> {
     ///
     /// # Deadlocks
     ///
-    /// `f` must not charge bytes to the runtime, so it inserts into no other cache, and must not use
-    /// this cache by its handle: reclaim takes the lock, and the thread would wait for itself. See
-    /// [`Evict::shrink_to`]. Clone what is needed, and charge after the return.
+    /// `f` must not charge bytes to the runtime, so it inserts into no other cache, and must not
+    /// use this cache by its handle: reclaim takes the lock, and the thread would wait for itself.
+    /// See [`Evict::shrink_to`]. Clone what is needed, and charge after the return.
     pub fn with<R>(&self, f: impl FnOnce(&mut C) -> R) -> R {
         f(&mut lock(&self.state).cache)
     }

@@ -1,7 +1,7 @@
 //! A backend for a directory of the operating system, through `std::fs`.
 //!
-//! For `examples/fuse_mirror` and real file systems. [`Files`] keeps the paths of each inode that it
-//! looked up, created or linked, because the trait [`Backend`] names inodes by number.
+//! For `examples/fuse_mirror` and real file systems. [`Files`] keeps the paths of each inode that
+//! it looked up, created or linked, because the trait [`Backend`] names inodes by number.
 //!
 //! A change must keep `paths` in step with each rename and removal: a rename also changes the paths
 //! of all inodes below.

@@ -119,7 +119,9 @@ mod vector {
     #[inline]
     pub(super) fn tagged(hash: u64, bytes: Bytes) -> u32 {
         // SAFETY: this module is compiled only if the target has SSE2 as a static target feature.
-        let (low, one) = unsafe { (_mm_set1_epi8(hash as i8), _mm_set1_epi8(1)) };
+        let low = unsafe { _mm_set1_epi8(hash as i8) };
+        // SAFETY: SSE2, by the module's `cfg`.
+        let one = unsafe { _mm_set1_epi8(1) };
         // SAFETY: SSE2, by the module's `cfg`.
         let tag = unsafe { _mm_max_epu8(low, one) };
         // SAFETY: SSE2, by the module's `cfg`.
