@@ -144,7 +144,7 @@ where
         self.found(record, hash, key, guard)
     }
 
-    /// Returns the result of [`find`](Self::find) for what the index has under `key`.
+    /// Returns the result of [`find`](Self::find) for the record found under `key`.
     #[inline]
     pub(super) fn found<'c: 'g, 'g, Q>(
         &'c self,
@@ -231,7 +231,7 @@ where
         }
     }
 
-    /// Stops the load in flight of this key of a record, whose `Hash` may panic.
+    /// Stops the load in flight of this key of a record. Its `Hash` may panic.
     pub(super) fn stop_load_of(&self, key: &K) {
         if self.inflight.has_any() {
             self.hash_again(key).inspect(|hash| self.inflight.stop(*hash));

@@ -115,7 +115,7 @@ impl ManualClock {
         self.0.caches.add(cache);
     }
 
-    /// Removes the cache at this address, whose last handle is being dropped. Waits until no
+    /// Removes the cache at this address: its last handle is being dropped. Waits until no
     /// advance visits the cache, unless the caller is inside a callback.
     pub(crate) fn remove<T>(&self, cache: *const T) {
         self.0.caches.remove(cache);

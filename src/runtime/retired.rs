@@ -121,7 +121,7 @@ impl Retired {
         self.caches.add(cache);
     }
 
-    /// Removes the cache at this address, whose last handle is being dropped. Waits until no sweep
+    /// Removes the cache at this address: its last handle is being dropped. Waits until no sweep
     /// visits the cache, unless the caller is inside a callback.
     pub(crate) fn remove<T>(&self, cache: *const T) {
         self.caches.remove(cache);

@@ -70,8 +70,8 @@ impl Drop for LoadScope {
 }
 
 impl WaitEdge {
-    /// Renews the edge to `other`, a load whose code this thread begins to run: the edge comes from
-    /// the load whose code this thread runs until then, if any. Not checked for a cycle: the
+    /// Renews the edge to `other`, when this thread begins to run the code of that load. The edge
+    /// comes from the load that the thread has run until then, if any. Not checked for a cycle: the
     /// follower that closes the cycle finds it at its next poll.
     pub(crate) fn renew(edge: &mut Option<Self>, other: LoadId) {
         let running = RUNNING.get();
