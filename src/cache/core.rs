@@ -530,9 +530,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 
     /// Finishes the removal of one record; see [`finish_removals`](Self::finish_removals).
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
-        let mut removals = Removals::default();
-        removals.add(cause_of(&record), record.charge());
-        self.counters.removed(&removals);
+        self.counters.removed_one(cause_of(&record), record.charge());
         self.notify(&record);
     }
 

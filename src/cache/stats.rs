@@ -186,6 +186,21 @@ impl Counters {
         });
     }
 
+    /// Counts the removal of one entry that was charged `bytes`.
+    #[inline]
+    pub(super) fn removed_one(&self, cause: RemovalCause, bytes: ByteSize) {
+        self.stripe(|stripe, add| {
+            let counter = match cause {
+                RemovalCause::Expired => &stripe.expired,
+                RemovalCause::Explicit => &stripe.removed,
+                RemovalCause::Replaced => &stripe.replaced,
+                RemovalCause::Size => &stripe.evictions,
+            };
+            add(counter, 1);
+            add(&stripe.bytes, bytes.get().wrapping_neg());
+        });
+    }
+
     /// Returns the bytes allocated for the counters.
     pub(super) fn footprint(&self) -> usize {
         self.lines.get().map_or(0, size_of_val)
