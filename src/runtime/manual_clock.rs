@@ -80,7 +80,11 @@ impl ManualClock {
     pub fn advance(&self, time: Duration) {
         self.step(time);
         let (caches, waits) = (&self.0.caches, !CallbackScope::is_inside());
-        caches.ids().into_iter().filter_map(|id| caches.visit_id(id)).for_each(|cache| cache.catch_up(waits));
+        caches
+            .addresses()
+            .into_iter()
+            .filter_map(|address| caches.visit_address(address))
+            .for_each(|cache| cache.catch_up(waits));
     }
 
     fn step(&self, time: Duration) {

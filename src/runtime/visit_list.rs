@@ -25,18 +25,16 @@ pub(super) struct VisitList<T: ?Sized> {
 
 /// The state under the lock of a [`VisitList`].
 struct VisitListState<T: ?Sized> {
-    /// With their ids, in the order of these.
-    caches: Vec<(u64, Weak<T>)>,
-    /// The id that was assigned last; no id is used again.
-    last_id: u64,
-    /// The caches that threads visit, each as often as threads visit it.
-    visited: Vec<u64>,
+    caches: Vec<Weak<T>>,
+    /// The addresses of the caches that threads visit, each as often as threads visit it. A visit
+    /// owns its cache, so no other cache has the address meanwhile.
+    visited: Vec<usize>,
 }
 
 /// A visit of a cache, until this is dropped.
 pub(super) struct Visit<'a, T: ?Sized> {
     list: &'a VisitList<T>,
-    id: u64,
+    address: usize,
     /// `None` only inside `drop`.
     cache: Option<Arc<T>>,
     /// Dropped last: the drop of `cache` may run user code.
@@ -45,7 +43,7 @@ pub(super) struct Visit<'a, T: ?Sized> {
 
 impl<T: ?Sized> Default for VisitList<T> {
     fn default() -> Self {
-        let state = VisitListState { caches: Vec::new(), last_id: 0, visited: Vec::new() };
+        let state = VisitListState { caches: Vec::new(), visited: Vec::new() };
         Self { state: Mutex::new(state), visit_done: Condvar::new() }
     }
 }
@@ -53,20 +51,17 @@ impl<T: ?Sized> Default for VisitList<T> {
 impl<T: ?Sized> VisitList<T> {
     /// Adds a cache, until [`remove`](Self::remove).
     pub(super) fn add(&self, cache: Weak<T>) {
-        let mut state = self.state.lock();
-        state.last_id += 1;
-        let id = state.last_id;
-        state.caches.push((id, cache));
+        self.state.lock().caches.push(cache);
     }
 
     /// Removes the cache at this address. Waits until no thread visits the cache, unless the caller
-    /// is inside a callback: then the last thread that visits the cache may drop it.
+    /// is inside a callback: then the last thread that visits the cache may drop it. O(caches).
     pub(super) fn remove<C>(&self, cache: *const C) {
+        let address = cache.addr();
         let mut state = self.state.lock();
-        let is_it = |(_, other): &(u64, Weak<T>)| std::ptr::addr_eq(other.as_ptr(), cache);
-        let Some(at) = state.caches.iter().position(is_it) else { return };
-        let (id, _removed) = state.caches.remove(at);
-        while state.visited.contains(&id) && !CallbackScope::is_inside() {
+        let Some(at) = state.caches.iter().position(|other| address_of(other) == address) else { return };
+        let _removed = state.caches.remove(at);
+        while state.visited.contains(&address) && !CallbackScope::is_inside() {
             self.visit_done.wait(&mut state);
         }
     }
@@ -76,9 +71,9 @@ impl<T: ?Sized> VisitList<T> {
         self.state.lock().caches.len()
     }
 
-    /// Returns the ids of all caches, oldest first.
-    pub(super) fn ids(&self) -> Vec<u64> {
-        self.state.lock().caches.iter().map(|(id, _)| *id).collect()
+    /// Returns the addresses of all caches, oldest first.
+    pub(super) fn addresses(&self) -> Vec<usize> {
+        self.state.lock().caches.iter().map(address_of).collect()
     }
 
     /// Begins a visit of the cache at index `at`, modulo the number of caches; `None` if there is
@@ -87,18 +82,22 @@ impl<T: ?Sized> VisitList<T> {
         self.visit(|caches| at.checked_rem(caches.len()))
     }
 
-    /// Begins a visit of the cache with this id; `None` if the cache was removed.
-    pub(super) fn visit_id(&self, id: u64) -> Option<Visit<'_, T>> {
-        self.visit(|caches| caches.binary_search_by_key(&id, |(id, _)| *id).ok())
+    /// Begins a visit of the cache at this address; `None` if the cache was removed. O(caches).
+    pub(super) fn visit_address(&self, address: usize) -> Option<Visit<'_, T>> {
+        self.visit(|caches| caches.iter().position(|cache| address_of(cache) == address))
     }
 
-    fn visit(&self, find: impl FnOnce(&[(u64, Weak<T>)]) -> Option<usize>) -> Option<Visit<'_, T>> {
+    fn visit(&self, find: impl FnOnce(&[Weak<T>]) -> Option<usize>) -> Option<Visit<'_, T>> {
         let mut state = self.state.lock();
-        let (id, cache) = state.caches.get(find(&state.caches)?)?;
-        let (id, cache) = (*id, cache.upgrade()?);
-        state.visited.push(id);
-        Some(Visit { list: self, id, cache: Some(cache), _scope: CallbackScope::enter() })
+        let cache = state.caches.get(find(&state.caches)?)?;
+        let (address, cache) = (address_of(cache), cache.upgrade()?);
+        state.visited.push(address);
+        Some(Visit { list: self, address, cache: Some(cache), _scope: CallbackScope::enter() })
     }
+}
+
+fn address_of<T: ?Sized>(cache: &Weak<T>) -> usize {
+    cache.as_ptr().cast::<()>().addr()
 }
 
 impl<T: ?Sized> Deref for Visit<'_, T> {
@@ -116,7 +115,7 @@ impl<T: ?Sized> Drop for Visit<'_, T> {
         let cache = self.cache.take();
         let _panicked = caught(|| drop(cache));
         let visited = &mut self.list.state.lock().visited;
-        if let Some(at) = visited.iter().position(|id| *id == self.id) {
+        if let Some(at) = visited.iter().position(|address| *address == self.address) {
             visited.swap_remove(at);
         }
         self.list.visit_done.notify_all();
