@@ -35,7 +35,10 @@ fn a_reader_enters_in_few_instructions_only_from_outside() {
     std::thread::spawn(|| {
         assert!(try_pin().is_none(), "the thread has no local epoch yet");
         drop(pin());
-        let first = try_pin().unwrap_or_else(pin);
+        let first = try_pin();
+        let is_fenced = DOMAIN.participants.lock().fenced == Some(true);
+        assert_eq!(first.is_none(), is_fenced, "outside, it enters unless it must execute a fence");
+        let first = first.unwrap_or_else(pin);
         assert!(try_pin().is_none(), "it is inside, and still is after the failure");
         let second = pin();
         drop(first);

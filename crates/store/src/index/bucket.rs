@@ -10,7 +10,7 @@
 //!       number = n            (Release)          tag matches?          (Acquire)
 //!       tag = t               (Release)            n = number          (Acquire)
 //!                                                  the object's key matches?
-//!     remove                                     tags unchanged?       (Relaxed)
+//!     remove                                     tags unchanged?       (Relaxed, Acquire at first)
 //!       tag = 0               (Release)
 //! ```
 //!
@@ -37,6 +37,9 @@
 //! there, because its true value is lost: this costs a probe of the next bucket, and happens only
 //! with hashes that are not spread.
 //!
+//! An object never moves between the buckets of a segment: `find_first` loads the count after the
+//! tags, and would miss an object that moved to its home bucket in between.
+//!
 //! A change must keep the order of the stores and loads above: each pair has a model check in
 //! `index/tests/loom.rs` that fails without it.
 
@@ -59,6 +62,8 @@ pub(super) struct Bucket {
 
 #[cfg(not(lowwater_loom))]
 const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is a cache line");
+#[cfg(not(lowwater_loom))]
+const _: () = assert!(core::mem::offset_of!(Bucket, tags) % 16 == 0, "`Tags::load` loads 16 aligned bytes");
 
 /// The value at which an overflow count saturates.
 const OVERFLOW_MAX: u64 = 15;
@@ -324,6 +329,22 @@ mod tests {
         bucket.put(3, 7, 100);
         assert_eq!(look(&bucket, hash(5)), FirstProbe::Found(100), "objects in their home bucket are unaffected");
         bucket.assert_overflow([0; OVERFLOW_COUNTS]);
+    }
+
+    #[test]
+    fn a_first_probe_goes_by_one_way_and_the_overflow_count() {
+        let bucket = Bucket::new();
+        let first = |hash| bucket.find_first(hash, |number| (number == 100).then_some(number));
+        bucket.put(0, 9, 5);
+        assert_eq!(first(hash(3)), FirstProbe::Absent);
+        bucket.count_overflow(hash(3));
+        assert_eq!([3, 4].map(|n| first(hash(n))), [FirstProbe::Undecided, FirstProbe::Absent]);
+        bucket.put(1, 7, 5);
+        bucket.put(2, 7, 100);
+        assert_eq!(first(hash(4)), FirstProbe::Undecided, "only the first way with the tag");
+        bucket.put(1, 8, 5);
+        assert_eq!(first(hash(4)), FirstProbe::Found(100));
+        assert_eq!(first(4 << 8), FirstProbe::Absent, "a low byte of 0 has the tag 1, and no free way has it");
     }
 
     #[test]

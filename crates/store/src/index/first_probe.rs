@@ -18,8 +18,8 @@ pub enum FirstProbe<T> {
     Found(T),
     /// The object is not in the index.
     Absent,
-    /// One probe does not decide: the home bucket has another object with the same tag, or its
-    /// overflow count is not zero.
+    /// One probe does not decide: the home bucket has another object with the same tag, a tag
+    /// changed during the probe, or the bucket's overflow count is not zero.
     Undecided,
 }
 

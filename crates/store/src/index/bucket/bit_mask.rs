@@ -89,7 +89,13 @@ impl Tags {
 }
 
 /// [`Tags`] in a vector register: one load, and no instructions that move two words there.
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(lowwater_loom), not(miri)))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    target_feature = "sse2",
+    not(lowwater_loom),
+    not(miri)
+))]
 mod vector {
     use super::AtomicU64;
     use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi8};
@@ -140,7 +146,13 @@ mod vector {
 }
 
 /// [`Tags`] as two words: for other processors, model checks and Miri.
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(lowwater_loom), not(miri))))]
+#[cfg(not(all(
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    target_feature = "sse2",
+    not(lowwater_loom),
+    not(miri)
+)))]
 mod vector {
     use super::{bytes_that_are, AtomicU64};
     use crate::index::bucket::tag;
