@@ -25,6 +25,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
+. ci/tools/apt.bash
 
 suites=ci/clients/suites
 memcached="${MEMCACHED:-memcached}"

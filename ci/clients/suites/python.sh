@@ -8,6 +8,7 @@ prepare_sdist() {
     shift 2
     [ "$(cat "$sources/pinned" 2>/dev/null)" = "$pinned $*" ] && return
     rm -rf "${sources:?}"/*
+    python3 -c 'import ensurepip' 2>/dev/null || packages python3-venv
     python3 -m venv "$sources/venv"
     "$sources/venv/bin/pip" install --quiet "$pinned" "$@"
     "$sources/venv/bin/pip" download --quiet --no-deps --no-binary "$name" --dest "$sources" "$pinned"

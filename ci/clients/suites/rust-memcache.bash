@@ -6,6 +6,7 @@ version=0.21.0
 prepare_suite() {
     [ "$(cat "$sources/pinned" 2>/dev/null)" = "$version" ] && return
     rm -rf "${sources:?}"/*
+    packages pkg-config libssl-dev
     # A crate that depends on it, so that cargo brings its source.
     mkdir -p "$sources/brings/src"
     touch "$sources/brings/src/lib.rs"
