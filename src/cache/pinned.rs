@@ -88,9 +88,8 @@ where
         }
     }
 
-    /// The rest of [`get`](Self::get): for a key that is not in its home bucket and may be in a
-    /// following one, and for a record that is not plain (it has a deadline, or a use does more
-    /// than mark it).
+    /// The rest of [`get`](Self::get): for a key that one probe does not decide, and for a record
+    /// that is not plain (it has a deadline, or a use does more than mark it).
     #[inline(never)]
     fn get_overflowed<Q>(&self, key: &Q, hash: u64) -> Option<&V>
     where
