@@ -130,8 +130,11 @@ impl Backend for Files {
 
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
         let (old, new) = (self.path(from.0, from.1)?, self.path(to.0, to.1)?);
+        let inode = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+        let is_one_file = inode(&old).is_some_and(|there| inode(&new) == Some(there));
         fs::rename(&old, &new)?;
-        if old == new {
+        if is_one_file {
+            // One name, or two names of one file: the operating system changes nothing.
             return Ok(());
         }
         self.paths.write().retain(|_, known| {

@@ -115,3 +115,18 @@ fn a_replaced_or_removed_file_leaves_no_path() {
     files.remove(root, name(b"doc")).unwrap();
     assert_eq!(paths(), 1, "of the root");
 }
+
+/// The operating system keeps both names then.
+#[test]
+fn a_rename_between_two_names_of_a_file_keeps_both() {
+    let scratch = Scratch::new("names");
+    let files = Files::open(&scratch.0).unwrap();
+    let root = files.root().unwrap().inode;
+    let name = |name| Name::new(name).unwrap();
+    let file = files.create(root, name(b"a"), Kind::File).unwrap().inode;
+    files.link(file, root, name(b"b")).unwrap();
+    files.rename((root, name(b"a")), (root, name(b"b"))).unwrap();
+    files.remove(root, name(b"b")).unwrap();
+    files.link(file, root, name(b"c")).unwrap();
+    assert_eq!(files.lookup(root, name(b"a")).unwrap().unwrap().inode, file);
+}
