@@ -156,8 +156,11 @@ where
             };
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
             for (mut record, mut cause) in unwanted {
-                core.stop_load_of(&record.key);
                 loop {
+                    // An expiry stops no load.
+                    if cause == RemovalCause::Explicit || !core.is_gone(record) {
+                        core.stop_load_of(&record.key);
+                    }
                     if let Some((_, removal)) = core.unlink_at(&here, &guard, record, |_| true, cause) {
                         gone.extend(removal);
                         break;

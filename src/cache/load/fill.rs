@@ -127,7 +127,9 @@ where
     ///
     /// Cycles of loads that wait for each other are detected as in [`Cache::get_or_insert_with`],
     /// if the load itself awaits the other load, and not a task that it has spawned. A future that
-    /// was polled elsewhere before counts as awaited by the load that has polled it last.
+    /// was polled elsewhere before counts as awaited by the load that has polled it last. A cycle
+    /// that such a move closes is detected when the waiting future is polled again: a set of
+    /// futures that polls only those that were woken may not do so.
     #[cfg(feature = "async")]
     pub async fn or_insert_with_async(self, load: impl Future<Output = V>) -> V {
         match self.or_try_insert_with_async(async { Ok::<V, Infallible>(load.await) }).await {

@@ -236,9 +236,11 @@ impl<K, V> InflightLoads<K, V> {
     /// Returns the map, unless no load is in flight.
     #[inline]
     fn if_any(&self) -> Option<&LoadMap<K, V>> {
+        // Each leader has a handle on the map while its load is in flight. SeqCst: with the fence
+        // in `Leader::new`, either this finds the handle, or the load reads what the caller has
+        // written to the source before.
+        fence(Ordering::SeqCst);
         let loads = self.0.get()?;
-        // Each leader has a handle on the map while its load is in flight. A source that has shown
-        // a load the state before the caller's removal makes the leader's handle visible here.
         if Arc::strong_count(loads) > 1 {
             return Some(loads);
         }
@@ -316,7 +318,7 @@ impl<K: Eq, V> InflightLoads<K, V> {
     }
 
     /// Starts a reload of the record of `key`, which has not [begun](Leader::begin); none if a load
-    /// of this hash is in flight.
+    /// of this hash is in flight, even a stopped one: a source has one reload of a key at a time.
     pub(crate) fn start_reload(&self, hash: u64, key: K) -> Option<Leader<K, V>> {
         let loads = self.0.get_or_init(Box::default);
         let MapEntry::Vacant(slot) = loads.by_hash.entry(hash) else { return None };
@@ -410,7 +412,10 @@ fn load_alone<K, V>(key: &mut Option<K>) -> Join<K, V> {
 
 impl<K, V> Leader<K, V> {
     fn new(loads: &Arc<LoadMap<K, V>>, hash: u64, load: Arc<InflightLoad<K, V>>) -> Self {
-        Self { loads: Arc::clone(loads), hash, load, waits: None }
+        let loads = Arc::clone(loads);
+        // SeqCst: see `InflightLoads::if_any`.
+        fence(Ordering::SeqCst);
+        Self { loads, hash, load, waits: None }
     }
 
     /// Lets callers follow a reload from now on. Called before the reload's code runs.
