@@ -75,14 +75,24 @@ fn a_real_directory_is_served() {
     mount.assert_valid();
 }
 
+fn name(name: &[u8]) -> Name<'_> {
+    Name::new(name).unwrap()
+}
+
+/// Creates a file with the names `a` and `b`. Returns the backend, and the numbers of its root and
+/// of the file.
+fn a_and_b(scratch: &Scratch) -> (Files, u64, u64) {
+    let files = Files::open(&scratch.0).unwrap();
+    let root = files.root().unwrap().inode;
+    let file = files.create(root, name(b"a"), Kind::File).unwrap().inode;
+    files.link(file, root, name(b"b")).unwrap();
+    (files, root, file)
+}
+
 #[test]
 fn a_file_is_linked_by_any_name_that_is_left() {
     let scratch = Scratch::new("linked");
-    let files = Files::open(&scratch.0).unwrap();
-    let root = files.root().unwrap().inode;
-    let name = |name| Name::new(name).unwrap();
-    let file = files.create(root, name(b"a"), Kind::File).unwrap().inode;
-    files.link(file, root, name(b"b")).unwrap();
+    let (files, root, file) = a_and_b(&scratch);
     files.remove(root, name(b"a")).unwrap();
     files.link(file, root, name(b"c")).unwrap();
     files.remove(root, name(b"c")).unwrap();
@@ -103,7 +113,6 @@ fn a_replaced_or_removed_file_leaves_no_path() {
     let scratch = Scratch::new("replaced");
     let files = Files::open(&scratch.0).unwrap();
     let root = files.root().unwrap().inode;
-    let name = |name| Name::new(name).unwrap();
     let paths = || files.paths.read().len();
     for _ in 0..10 {
         files.create(root, name(b"tmp"), Kind::File).unwrap();
@@ -120,11 +129,7 @@ fn a_replaced_or_removed_file_leaves_no_path() {
 #[test]
 fn a_rename_between_two_names_of_a_file_keeps_both() {
     let scratch = Scratch::new("names");
-    let files = Files::open(&scratch.0).unwrap();
-    let root = files.root().unwrap().inode;
-    let name = |name| Name::new(name).unwrap();
-    let file = files.create(root, name(b"a"), Kind::File).unwrap().inode;
-    files.link(file, root, name(b"b")).unwrap();
+    let (files, root, file) = a_and_b(&scratch);
     files.rename((root, name(b"a")), (root, name(b"b"))).unwrap();
     files.remove(root, name(b"b")).unwrap();
     files.link(file, root, name(b"c")).unwrap();
