@@ -109,10 +109,29 @@ struct Stripe {
 
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
+impl Stripe {
+    /// Returns the counters of removed entries, in the order of [`place`].
+    #[inline]
+    fn removals(&self) -> [&AtomicU64; 4] {
+        [&self.expired, &self.removed, &self.replaced, &self.evictions]
+    }
+}
+
+/// Returns the place of a cause among the counters of removed entries.
+#[inline]
+fn place(cause: RemovalCause) -> usize {
+    match cause {
+        RemovalCause::Expired => 0,
+        RemovalCause::Explicit => 1,
+        RemovalCause::Replaced => 2,
+        RemovalCause::Size => 3,
+    }
+}
+
 /// Removed entries, to be counted together.
 #[derive(Default)]
 pub(super) struct Removals {
-    /// Entries by cause, in the order of [`add`](Self::add).
+    /// Entries by cause, in the order of [`place`].
     by_cause: [u64; 4],
     /// Bytes that were charged for these entries.
     bytes: u64,
@@ -122,13 +141,7 @@ impl Removals {
     /// Adds an entry that was charged `bytes`.
     #[inline]
     pub(super) fn add(&mut self, cause: RemovalCause, bytes: ByteSize) {
-        let place = match cause {
-            RemovalCause::Expired => 0,
-            RemovalCause::Explicit => 1,
-            RemovalCause::Replaced => 2,
-            RemovalCause::Size => 3,
-        };
-        self.by_cause[place] += 1;
+        self.by_cause[place(cause)] += 1;
         self.bytes = self.bytes.wrapping_add(bytes.get());
     }
 
@@ -177,8 +190,7 @@ impl Counters {
     /// Counts removals.
     pub(super) fn removed(&self, removals: &Removals) {
         self.stripe(|stripe, add| {
-            let causes = [&stripe.expired, &stripe.removed, &stripe.replaced, &stripe.evictions];
-            for (counter, nr) in causes.into_iter().zip(removals.by_cause).filter(|(_, nr)| *nr > 0) {
+            for (counter, nr) in stripe.removals().into_iter().zip(removals.by_cause).filter(|(_, nr)| *nr > 0) {
                 add(counter, nr);
             }
             // Wraps, as the stripe's bytes do.
@@ -190,13 +202,7 @@ impl Counters {
     #[inline]
     pub(super) fn removed_one(&self, cause: RemovalCause, bytes: ByteSize) {
         self.stripe(|stripe, add| {
-            let counter = match cause {
-                RemovalCause::Expired => &stripe.expired,
-                RemovalCause::Explicit => &stripe.removed,
-                RemovalCause::Replaced => &stripe.replaced,
-                RemovalCause::Size => &stripe.evictions,
-            };
-            add(counter, 1);
+            add(stripe.removals()[place(cause)], 1);
             add(&stripe.bytes, bytes.get().wrapping_neg());
         });
     }
@@ -212,8 +218,7 @@ impl Counters {
         let Some(lines) = self.lines.get() else { return 0 };
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let len = lines.stripes.iter().fold(0, |sum: u64, stripe| {
-            let removals = [&stripe.evictions, &stripe.expired, &stripe.removed, &stripe.replaced];
-            let removals = removals.into_iter().map(get).fold(0, u64::wrapping_add);
+            let removals = stripe.removals().into_iter().map(get).fold(0, u64::wrapping_add);
             sum.wrapping_add(get(&stripe.inserts)).wrapping_sub(removals)
         });
         // Negative if a removal was read and its insert, in another stripe, was not: then 0.
