@@ -85,6 +85,7 @@ mod error;
 mod expiry;
 mod figures;
 mod handle;
+mod index_cursors;
 mod inner;
 mod insert;
 mod limits;

@@ -25,6 +25,7 @@ use super::expiry::deadline::{Deadline, Expires};
 use super::expiry::freshness::Freshness;
 use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
+use super::index_cursors::IndexCursors;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -270,29 +271,6 @@ where
     }
 }
 
-/// An iterator over the cursors of an index, one for each part.
-struct IndexCursors<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    index: &'g ExtendibleIndex<Record<K, V>>,
-    guard: &'g Guard,
-    at: Cursor,
-}
-
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> IndexCursors<'g, K, V> {
-    fn of(index: &'g ExtendibleIndex<Record<K, V>>, guard: &'g Guard) -> Self {
-        Self { index, guard, at: Cursor::new() }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCursors<'_, K, V> {
-    type Item = Cursor;
-
-    fn next(&mut self) -> Option<Cursor> {
-        let at = (!self.at.is_done()).then(|| self.at.clone())?;
-        self.index.visit(&mut self.at, self.guard, |_| ());
-        Some(at)
-    }
-}
-
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Reports the number of records and their total charge to the queues. O(stripes).
     pub(super) fn note_len(&self) {
@@ -314,7 +292,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// compute, and no position to change in an LRU order.
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        record.deadline().raw() | u32::from(self.acts_on_use) == 0
+        // One test for both.
+        (record.deadline().raw() ^ Deadline::NEVER.raw()) | u32::from(self.acts_on_use) == 0
     }
 
     /// Counts a use of a record of this hash. In LRU order the use moves the record on its list; an
@@ -465,6 +444,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let mut record = self.index.borrow(&handle, &guard);
         // Its insert is about to end, or another one has moved it to another segment.
         while record.is_none() && handle.is_indexed() {
+            std::thread::yield_now();
             record = self.index.borrow(&handle, &guard);
         }
         let is_indexed = record.is_some_and(Record::is_indexed);

@@ -84,14 +84,14 @@ where
                 core.counters.looked_up(false);
                 None
             }
-            FirstProbe::Found(_) | FirstProbe::Undecided => self.get_overflowed(key, hash),
+            FirstProbe::Found(_) | FirstProbe::Undecided => self.get_undecided(key, hash),
         }
     }
 
     /// The rest of [`get`](Self::get): for a key that one probe does not decide, and for a record
     /// that is not plain (it has a deadline, or a use does more than mark it).
     #[inline(never)]
-    fn get_overflowed<Q>(&self, key: &Q, hash: u64) -> Option<&V>
+    fn get_undecided<Q>(&self, key: &Q, hash: u64) -> Option<&V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
