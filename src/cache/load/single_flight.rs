@@ -209,8 +209,7 @@ impl<K, V> InflightLoads<K, V> {
 
     /// Stops the load in flight of this hash, if there is one: called under the lock of the key's
     /// segment, or before the caller takes that lock to remove the key's record. Takes a lock of
-    /// the map, under which only the lock of the wait-for graph is taken; without a load in flight
-    /// no lock.
+    /// the map, under which no other lock is taken; without a load in flight no lock.
     #[inline]
     pub(crate) fn stop(&self, hash: u64) {
         if let Some(loads) = self.if_any() {
