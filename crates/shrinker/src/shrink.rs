@@ -108,7 +108,7 @@ impl ShrinkSlab<'_> {
                     ScanAmount::Share | ScanAmount::Batch(_) => {
                         let total = match self.amount {
                             ScanAmount::Batch(objects) => objects.min(freeable),
-                            _ => (freeable / SHARE_PARTS).clamp(1, guard.options.batch),
+                            _ => (freeable / SHARE_PARTS).min(guard.options.batch).max(1),
                         };
                         let ended = self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
                         postponed |= ended == Ended::Cut;
