@@ -14,6 +14,7 @@
 # | DEPTH | 1 | requests that a connection sends together; the latencies are of all of them |
 # | KEYS_PERCENT | 200 | keys, in percent of those that fit; with 50 all gets hit |
 # | LOAD_PERCENT | | compares also at a rate: so many percent of the slower server's operations |
+# | PINNED | | anything: one thread of the server on processor 0, the loader on processor 1 |
 #
 # With LOAD_PERCENT, as many rounds follow for each size, in which both servers get requests at the
 # same rate: 100 % are the operations per second of the slower server, its median before. These
@@ -25,7 +26,8 @@ cd "$(dirname "$0")/.."
 
 rounds="${1:-3}" seconds="${2:-10}" megabytes="${MEGABYTES:-256}"
 depth="${DEPTH:-1}" percent="${KEYS_PERCENT:-200}" memcached="${MEMCACHED:-memcached}"
-load="${LOAD_PERCENT:-}"
+load="${LOAD_PERCENT:-}" threads=2 loader=() spin=()
+[ -z "${PINNED:-}" ] || { threads=1 && loader=(taskset -c 1) && spin=(--spin); }
 [[ "$load" =~ ^([1-9][0-9]*)?$ ]] || fail "LOAD_PERCENT is $load, not a number from 1"
 [ -z "$load" ] || [ "$depth" -eq 1 ] || fail "LOAD_PERCENT sends single requests: DEPTH must be 1, not $depth"
 [ -n "${MEMCACHED:-}" ] || need memcached memcached
@@ -45,14 +47,15 @@ measure() {
     shift 3
     if [ "$who" = memcached ]; then
         port="$(free_port)"
-        "$memcached" -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -m "$megabytes" -t 2 &
+        "$memcached" -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -m "$megabytes" -t "$threads" &
         pid=$!
         children+=("$pid")
         wait_for_port "$port"
     else
-        start_server ours -m "$megabytes" -t 2
+        start_server ours -m "$megabytes" -t "$threads"
     fi
-    "$binaries/cache_bench" "127.0.0.1:$port" --value-bytes "$bytes" --keys "$(keys "$bytes")" --seconds "$seconds" "$@" >>"$figures"
+    [ -z "${PINNED:-}" ] || taskset -apc 0 "$pid" >/dev/null
+    ${loader[@]+"${loader[@]}"} "$binaries/cache_bench" "127.0.0.1:$port" --value-bytes "$bytes" --keys "$(keys "$bytes")" --seconds "$seconds" "$@" >>"$figures"
     awk '/^VmRSS/ { printf "resident_megabytes %.1f\n", $2 / 1024 }' "/proc/$pid/status" >>"$figures"
     kill -TERM "$pid"
     wait "$pid" || true
@@ -85,8 +88,8 @@ compare() {
 
 for bytes in ${SIZES:-100 4000}; do
     measure_rounds "$bytes" closed --depth "$depth"
-    printf '\n%s bytes, -m %s, -t 2, %s requests together, %s %% of the keys that fit, the middle of %s rounds of %s s\n\n' \
-        "$bytes" "$megabytes" "$depth" "$percent" "$rounds" "$seconds"
+    printf '\n%s bytes, -m %s, -t %s, %s requests together, %s %% of the keys that fit, the middle of %s rounds of %s s\n\n' \
+        "$bytes" "$megabytes" "$threads" "$depth" "$percent" "$rounds" "$seconds"
     compare "$bytes" closed operations_per_second processor_us_per_operation p50_us p99_us p999_us hit_percent items resident_megabytes refused
     ours="$scratch/ours.$bytes.closed" theirs="$scratch/memcached.$bytes.closed"
     awk -v oi="$(middle items "$ours")" -v om="$(middle resident_megabytes "$ours")" \
@@ -96,7 +99,7 @@ for bytes in ${SIZES:-100 4000}; do
 
     rate="$(printf '%s\n' "$(middle operations_per_second "$ours")" "$(middle operations_per_second "$theirs")" |
         sort -g | awk -v load="$load" 'NR == 1 { printf "%.0f", $1 * load / 100 }')"
-    measure_rounds "$bytes" open --rate "$rate"
+    measure_rounds "$bytes" open --rate "$rate" ${spin[@]+"${spin[@]}"}
     printf '\nAt %s operations a second, which is %s %% of the slower server'"'"'s; %s bytes, the middle of %s rounds of %s s\n\n' \
         "$rate" "$load" "$bytes" "$rounds" "$seconds"
     compare "$bytes" open operations_per_second processor_us_per_operation p50_us p99_us p999_us hit_percent send_delay_p50_us send_delay_p99_us backlog_percent

@@ -54,6 +54,9 @@ struct Args {
     /// sends the next request after the reply)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000), conflicts_with = "depth")]
     rate: Option<u64>,
+    /// Drives all connections by one thread that never sleeps, on a processor of its own
+    #[arg(long, requires = "rate")]
+    spin: bool,
     /// Seconds of the timed part
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -108,6 +111,7 @@ fn main() -> io::Result<()> {
     let mut control = Client::new(&args, 0)?;
     let (busy, started) = (control.processor_seconds()?, Instant::now());
     let seen = match args.rate {
+        Some(rate) if args.spin => open_loop::load_all(&args, rate)?,
         Some(rate) => all(&|args, number| open_loop::load(args, number, rate))?,
         None => all(&load)?,
     };
