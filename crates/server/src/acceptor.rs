@@ -243,8 +243,9 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                     let owner = (namespace, tenant_permit.flatten());
                     server.store.update_clock();
                     let entry = server.open_connections.add_client(addresses, server.store.now_seconds());
-                    server
-                        .log(1, format_args!("<{} new ascii client connection from {}", entry.number(), entry.peer()));
+                    let protocol = server.settings.protocol.of_connection();
+                    let (number, peer) = (entry.number(), entry.peer());
+                    server.log(1, format_args!("<{number} new {protocol} client connection from {peer}"));
                     entry.publish_begin(server.store.watchers());
                     let closing = closing.clone();
                     // A stream is registered with the event loop of the thread that accepted it,

@@ -11,7 +11,11 @@
 use std::time::Duration;
 
 use crate::counters::Counter;
+use crate::decoder::binary::BinaryRequest;
 use crate::decoder::{PlainStep, Step};
+use crate::protocol::binary::header::ReplyTo;
+use crate::protocol::binary::request::Read;
+use crate::protocol::binary::status::Status;
 use crate::protocol::command::Command;
 use crate::protocol::command_set::{CommandKind, CommandSet};
 use crate::session::Session;
@@ -59,7 +63,60 @@ pub fn admit_store(session: &mut Session, noreply: bool) -> bool {
 /// Returns whether the limits admit a command of the kinds `commands` that uses `requests`
 /// requests, as [`admit`] does.
 fn admit_command(session: &mut Session, requests: u64, commands: CommandSet, noreply: bool) -> bool {
-    let Some(traffic) = session.limited_traffic() else { return true };
+    let Some(refused) = refusal(session, requests, commands) else { return true };
+    session.answer(
+        noreply,
+        &match refused {
+            Refused::OverLimit(why) => format!("SERVER_ERROR {why}"),
+            Refused::Denied(why) => format!("CLIENT_ERROR {why}"),
+        },
+    );
+    false
+}
+
+/// Returns whether the limits of the session's tenant admit a request of the binary protocol, as
+/// [`admit`] does.
+pub fn admit_binary(session: &mut Session, to: ReplyTo, request: &BinaryRequest<'_>) -> bool {
+    if session.limited_traffic().is_none() {
+        return true;
+    }
+    let kinds = match request {
+        BinaryRequest::Read(Read { touch, with_value, .. }) => {
+            let get = CommandSet::default().with_if(CommandKind::Get, *with_value);
+            get.with_if(CommandKind::Touch, touch.is_some())
+        }
+        BinaryRequest::Command(command) => CommandSet::of(command),
+        BinaryRequest::Store(_) | BinaryRequest::TooLarge { .. } => CommandSet::default().with(CommandKind::Set),
+        BinaryRequest::SaslMechanisms | BinaryRequest::Sasl(_) | BinaryRequest::Refused(_) => CommandSet::default(),
+    };
+    admit_binary_kinds(session, to, kinds)
+}
+
+/// Returns whether the limits admit a store of the binary protocol whose value was abandoned.
+pub fn admit_binary_store(session: &mut Session, to: ReplyTo) -> bool {
+    admit_binary_kinds(session, to, CommandSet::default().with(CommandKind::Set))
+}
+
+fn admit_binary_kinds(session: &mut Session, to: ReplyTo, kinds: CommandSet) -> bool {
+    let Some(refused) = refusal(session, 1, kinds) else { return true };
+    let (status, why) = match refused {
+        Refused::OverLimit(why) => (Status::Busy, why),
+        Refused::Denied(why) => (Status::AuthError, why),
+    };
+    session.output.binary_error(to, status, Some(&why));
+    false
+}
+
+/// A refusal, and a sentence about it.
+enum Refused {
+    OverLimit(String),
+    Denied(String),
+}
+
+/// Returns the refusal of a command, unless the limits admit it. Above a rate, sets the session's
+/// pause.
+fn refusal(session: &mut Session, requests: u64, commands: CommandSet) -> Option<Refused> {
+    let traffic = session.limited_traffic()?;
     let admitted = traffic.admit(requests, commands);
     // The bytes of a command are charged after its admission, as they may be more than a burst.
     // Those of a command above a limit are not charged: a client that tries again at once would
@@ -68,17 +125,15 @@ fn admit_command(session: &mut Session, requests: u64, commands: CommandSet, nor
         traffic.charge(session.received);
     }
     session.received = 0;
-    let Err(refusal) = admitted else { return true };
-    let (counter, text) = match refusal {
+    let (counter, refused) = match admitted.err()? {
         Refusal::OverLimit { limit, wait } => {
             session.pause = wait.clamp(PAUSE_MIN, PAUSE_MAX);
-            (Counter::RefusedRequests, format!("SERVER_ERROR the tenant is above its limit of {limit}"))
+            (Counter::RefusedRequests, Refused::OverLimit(format!("the tenant is above its limit of {limit}")))
         }
         Refusal::Denied { command } => {
-            (Counter::DeniedCommands, format!("CLIENT_ERROR {command} is denied to this tenant"))
+            (Counter::DeniedCommands, Refused::Denied(format!("{command} is denied to this tenant")))
         }
     };
     session.counts.count(counter);
-    session.answer(noreply, &text);
-    false
+    Some(refused)
 }

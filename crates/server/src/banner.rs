@@ -23,7 +23,7 @@ pub fn print(server: &Server) {
     }
     let (delimiter, limited) = (char::from(settings.delimiter), settings.limits.len());
     let text = format!(
-        "lowwater-server {version}, memcached text protocol on {endpoints}\n\
+        "lowwater-server {version}, memcached protocol on {endpoints}\n\
          memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
          tenants  a key's tenant is the part before its first '{delimiter}', else \"default\"; {limited} with limits\n\
          try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n{http}",

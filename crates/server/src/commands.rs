@@ -9,6 +9,7 @@
 
 mod admin;
 mod arithmetic;
+pub mod binary;
 mod crawl;
 mod delete;
 mod events;

@@ -12,6 +12,8 @@
 //! A change must ensure that the memory of a connection stays bounded, whatever its client sends or
 //! does not read.
 
+mod binary;
+
 use std::future::{poll_fn, Future};
 use std::io;
 use std::ops::ControlFlow;
@@ -25,6 +27,7 @@ use tokio::sync::watch;
 
 use crate::admission::{admit, admit_store};
 use crate::commands;
+use crate::commands::binary::SaslState;
 use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
 use crate::decoder::{Decoder, PlainOutcome, PlainStep, Step};
@@ -33,10 +36,11 @@ use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::net::tls::Tls;
-use crate::protocol::binary;
+use crate::protocol::binary::header::REQUEST_MAGIC;
 use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
+use crate::settings::protocol::Protocol;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::timers;
@@ -67,7 +71,7 @@ pub async fn serve(
         },
         _ => stream,
     };
-    let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
+    let mut decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
         output: Output::default(),
         counts: PendingCounts::default(),
@@ -81,8 +85,24 @@ pub async fn serve(
         pause: Duration::ZERO,
     };
     let login = server.settings.users.is_some().then(LoginDecoder::default);
-    let mut connection =
-        Connection { session, login, decoder, input: Input::default(), is_first: true, sent: None, is_refused: false };
+    let spoken = match server.settings.protocol {
+        Protocol::Auto => Spoken::Unknown,
+        Protocol::Ascii => Spoken::Text,
+        Protocol::Binary => {
+            decoder.begin_binary();
+            Spoken::Binary
+        }
+    };
+    let mut connection = Connection {
+        session,
+        login,
+        sasl: SaslState::LoggedOut,
+        decoder,
+        input: Input::default(),
+        spoken,
+        sent: None,
+        is_refused: false,
+    };
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
     if connection.session.stream.has_tls() && !matches!(reason, CloseReason::Error(_)) {
         // Without the close message of TLS, a client could not tell the end from a truncation
@@ -130,14 +150,25 @@ struct Connection {
     session: Session,
     /// `Some` until the client has logged in, if a login is required.
     login: Option<LoginDecoder>,
+    /// The login of the binary protocol, if one is required.
+    sasl: SaslState,
     decoder: Decoder,
     input: Input,
-    /// The first byte, which tells the binary protocol, was not examined yet.
-    is_first: bool,
+    /// The protocol that the client speaks.
+    spoken: Spoken,
     /// A line that is to be logged with its reply.
     sent: Option<Box<[u8]>>,
     /// The client has sent something after which no command can be found.
     is_refused: bool,
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// The first byte, which tells, was not examined yet.
+    Unknown,
+    Text,
+    Binary,
 }
 
 /// The event for which a connection that waits for input is woken.
@@ -310,41 +341,12 @@ impl Connection {
         self.input.poll_read(&mut self.session.stream, cx)
     }
 
-    /// Answers a request of the binary protocol with that protocol's error, once its header has
-    /// arrived, and ends the connection.
-    async fn refuse_binary(&mut self) -> io::Result<ControlFlow<()>> {
-        let Some(header) = self.input.first_chunk::<{ binary::HEADER_BYTES }>() else {
-            return Ok(ControlFlow::Continue(()));
-        };
-        let refusal = binary::refusal(header);
-        self.is_refused = true;
-        self.session.server.note_binary_client();
-        self.session.output.push(&refusal);
-        self.session.flush().await?;
-        // A close with unread input would reset the connection, and the client might lose the
-        // answer: what the client sends until it has read the answer is received and discarded.
-        self.session.stream.shutdown().await?;
-        let discard = async {
-            loop {
-                let received = self.input.len();
-                self.input.advance(received);
-                match poll_fn(|cx| self.input.poll_read(&mut self.session.stream, cx)).await {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) => {}
-                }
-            }
-        };
-        // An error means that the time is over.
-        let _ = timers::timeout(CLOSE_TIME_MAX, discard).await;
-        Ok(ControlFlow::Break(()))
-    }
-
     /// Runs the plain commands at the front of the input, and writes their replies, as far as
     /// neither has to wait. Returns whether nothing is left to [`serve_input`](Self::serve_input),
     /// which takes more instructions for each read.
     fn serve_plain(&mut self) -> io::Result<bool> {
         let Self { session, decoder, input, .. } = self;
-        if self.is_first
+        if self.spoken != Spoken::Text
             || self.login.is_some()
             || session.server.verbosity() > 0
             || session.limited_traffic().is_some()
@@ -388,10 +390,10 @@ impl Connection {
         let mut used = 0;
         let mut waits = 0;
         let mut next = ControlFlow::Continue(());
-        if self.is_first && self.input.first() == Some(&binary::REQUEST_MAGIC) {
-            return self.refuse_binary().await;
+        if self.spoken != Spoken::Text && self.is_binary() {
+            // Boxed: connections of the text protocol would hold room for it.
+            return Box::pin(self.serve_binary()).await;
         }
-        self.is_first = false;
         if self.session.output.is_full() {
             // By plain commands: the socket did not accept all of it at once.
             self.session.flush().await?;
@@ -484,6 +486,25 @@ impl Connection {
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
+    }
+
+    /// Returns whether the client speaks the binary protocol. If the first byte is to tell, it has
+    /// arrived, or nothing has.
+    fn is_binary(&mut self) -> bool {
+        if self.spoken == Spoken::Unknown {
+            self.spoken = match self.input.first() {
+                None => return false,
+                Some(&REQUEST_MAGIC) => Spoken::Binary,
+                Some(_) => Spoken::Text,
+            };
+            let is_binary = self.spoken == Spoken::Binary;
+            if is_binary {
+                self.decoder.begin_binary();
+            }
+            let (number, name) = (self.session.entry.number(), if is_binary { "binary" } else { "ascii" });
+            self.session.server.log(2, format_args!("<{number} client using the {name} protocol"));
+        }
+        self.spoken == Spoken::Binary
     }
 
     /// Ends the connection after a refused line that was too long, because the decoder finds no

@@ -17,22 +17,24 @@
 //!    length; it is charged to the [`ReceiveBudget`] first. A `set` that stays in the input fits
 //!    into the buffer of the connection, as any line does.
 
+pub mod binary;
 #[cfg(test)]
 pub mod steps;
+pub mod store_request;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use self::binary::BinaryDecoder;
+use self::store_request::{ReceiveProgress, StoreRequest};
 use crate::find_byte::find_byte;
 use crate::protocol::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use crate::protocol::error::{ProtocolError, RefusedLine};
 use crate::protocol::item::item_bytes;
 use crate::protocol::line;
-use crate::protocol::meta_command::MetaStore;
-use crate::receive_budget::{ReceiveBudget, ReceiveCharge, FREE_BYTES};
-use crate::value::data::{Data, DataBuilder};
+use crate::receive_budget::{ReceiveBudget, FREE_BYTES};
 use crate::value::piece_pool::PiecePool;
 
 /// The longest line, except for retrieval commands ([`is_get`]); memcached has the same limit.
@@ -80,6 +82,8 @@ enum DecoderState {
     Swallow(usize),
     /// After [`ProtocolError::LineTooLong`]: all further input is discarded.
     Closed,
+    /// The stream is of the binary protocol.
+    Binary(Box<BinaryDecoder>),
 }
 
 /// A step of the decoder.
@@ -125,59 +129,6 @@ pub enum PlainOutcome<'a> {
     NotPlain,
 }
 
-/// A store command and the value that follows it. Public fields are those of [`StoreCommand`].
-#[derive(Debug)]
-pub struct StoreRequest {
-    pub verb: StoreVerb,
-    pub key: Box<[u8]>,
-    pub flags: u32,
-    pub exptime: i64,
-    pub unique: u64,
-    pub noreply: bool,
-    /// The part that only an `ms` has.
-    pub meta: Option<Box<MetaStore>>,
-    value: DataBuilder,
-    charge: ReceiveCharge,
-    /// The two bytes after the value, as far as they were received.
-    end: [u8; 2],
-    end_length: usize,
-}
-
-impl StoreRequest {
-    /// Returns the value and its charge. The request comes from [`Step::Store`], so the value is
-    /// complete.
-    pub fn into_data(self) -> (Data, ReceiveCharge) {
-        (self.value.finish(), self.charge)
-    }
-
-    /// Consumes the bytes of this request from the front of `input`, and returns their number and
-    /// the progress.
-    fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
-        if !self.charge.charge_up_to(self.value.len() + input.len().min(self.value.missing())) {
-            return (0, ReceiveProgress::NoRoom);
-        }
-        let mut taken = self.value.extend(input);
-        while self.value.is_complete() && self.end_length < self.end.len() && taken < input.len() {
-            self.end[self.end_length] = input[taken];
-            self.end_length += 1;
-            taken += 1;
-        }
-        (taken, if self.missing() == 0 { ReceiveProgress::Complete } else { ReceiveProgress::More })
-    }
-
-    /// Returns the number of bytes that are still to be received.
-    fn missing(&self) -> usize {
-        self.value.missing() + self.end.len() - self.end_length
-    }
-}
-
-/// Progress of a value that is being received.
-enum ReceiveProgress {
-    More,
-    Complete,
-    NoRoom,
-}
-
 impl Decoder {
     /// Creates a decoder for a new stream. Items (key, value and memcached's header) of more than
     /// `item_bytes_max` bytes are refused as too large.
@@ -189,10 +140,25 @@ impl Decoder {
     /// Returns whether the client has sent a part of a value, which is stored or discarded. `input`
     /// is the input that the last step has left.
     pub fn is_in_value(&self, input: &[u8]) -> bool {
-        match self.state {
+        match &self.state {
             DecoderState::Line => !input.is_empty() && line::plain_set(input).is_some(),
             DecoderState::Value(_) | DecoderState::Swallow(_) => true,
+            DecoderState::Binary(decoder) => decoder.is_in_value(),
             DecoderState::Closed => false,
+        }
+    }
+
+    /// Begins to decode the binary protocol, at the first byte of the stream.
+    pub fn begin_binary(&mut self) {
+        let decoder = BinaryDecoder::new(self.item_bytes_max, &self.pool, self.receive_budget.as_ref());
+        self.state = DecoderState::Binary(Box::new(decoder));
+    }
+
+    /// Returns the decoder of the binary protocol, after [`begin_binary`](Self::begin_binary).
+    pub fn binary(&mut self) -> Option<&mut BinaryDecoder> {
+        match &mut self.state {
+            DecoderState::Binary(decoder) => Some(decoder),
+            _ => None,
         }
     }
 
@@ -207,7 +173,7 @@ impl Decoder {
         match self.state {
             DecoderState::Line => Some(0),
             DecoderState::Swallow(left) => Some(left).filter(|left| *left < length),
-            DecoderState::Value(_) | DecoderState::Closed => None,
+            DecoderState::Value(_) | DecoderState::Closed | DecoderState::Binary(_) => None,
         }
     }
 
@@ -260,6 +226,8 @@ impl Decoder {
                 (taken + line, step)
             }
             DecoderState::Closed => (input.len(), Step::More),
+            // The caller uses the decoder that `binary` returns.
+            DecoderState::Binary(_) => (0, Step::More),
         }
     }
 
@@ -318,19 +286,8 @@ impl Decoder {
                     let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }
-                self.state = DecoderState::Value(Box::new(StoreRequest {
-                    verb: store.verb,
-                    key: store.key.into_owned().into(),
-                    flags: store.flags,
-                    exptime: store.exptime,
-                    unique: store.unique,
-                    noreply: store.noreply,
-                    meta: store.meta,
-                    value: DataBuilder::new(store.length, &self.pool),
-                    charge: ReceiveCharge::new(self.receive_budget.as_ref(), store.length),
-                    end: [0; 2],
-                    end_length: 0,
-                }));
+                let request = StoreRequest::new(store, &self.pool, self.receive_budget.as_ref());
+                self.state = DecoderState::Value(Box::new(request));
                 let (more, step) = self.step(&input[used..]);
                 (used + more, step)
             }

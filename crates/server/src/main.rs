@@ -26,7 +26,7 @@
 //!   service_manager the service manager: readiness, socket activation
 //!   settings        the command line and the files that it names
 //!   reload          SIGHUP: reads the files of the settings again
-//!   protocol        memcached's text protocol: parses lines into commands; pure
+//!   protocol        memcached's protocols: parses lines and requests into commands; pure
 //!   timers          the timers of all event loops
 //!   version         the reply to `version`
 //!   last_sizes      the counts of the last `stats sizes`

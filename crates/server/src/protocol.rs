@@ -1,9 +1,9 @@
-//! memcached's text protocol: parses lines into commands. Pure: no socket, no cache, and no clock
-//! except in [`expiry`].
+//! memcached's protocols: parse lines and binary requests into commands. Pure: no socket, no cache,
+//! and no clock except in [`expiry`].
 //!
 //! ```text
 //!   login                    the stream before a client has logged in
-//!   binary                   the refusal of the binary protocol
+//!   binary                   the binary protocol
 //!   line                     the classic commands
 //!   meta                     the meta commands
 //!   admin                    administration commands, memcached's and this server's own
@@ -16,7 +16,7 @@
 //!   base64, uri, item        encodings of keys, memcached's size of an item
 //! ```
 //!
-//! # Differences from memcached 1.6.18
+//! # Differences of the text protocol from memcached 1.6.18
 //!
 //! 1. Numbers out of range are refused; in memcached, flags, lengths and times wrap at 32 bits (a
 //!    date after 2038 is in the past).

@@ -7,7 +7,7 @@
 //! A change must ensure that no other lock is held across an `await`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,8 +79,6 @@ pub struct Server {
     pub history: History,
     /// The tenants that `/metrics` lists.
     pub listed_tenants: ListedTenants,
-    /// A client of the binary protocol was logged.
-    has_binary_client: AtomicBool,
     /// The task of a `flush_all` with a delay.
     delayed_flush: Mutex<Option<AbortHandle>>,
     /// Held during a crawl: only one crawl runs at a time.
@@ -120,7 +118,6 @@ impl Server {
             limited_tenants: Mutex::new(settings.limits.iter().map(|(name, _)| name.clone()).collect()),
             history: History::default(),
             listed_tenants: ListedTenants::new(settings.metrics_tenants),
-            has_binary_client: AtomicBool::new(false),
             delayed_flush: Mutex::default(),
             crawl_lock: Arc::default(),
             last_sizes: LastSizes::default(),
@@ -164,14 +161,6 @@ impl Server {
         if self.verbosity() >= level {
             log::write(text);
         }
-    }
-
-    /// Logs the first client that uses the binary protocol; the others only with `-v`.
-    pub fn note_binary_client(&self) {
-        // Relaxed: of two clients at the same time, one is the first; no other memory is guarded.
-        let level = u8::from(self.has_binary_client.swap(true, Ordering::Relaxed));
-        let advice = "configure clients for memcached's text protocol";
-        self.log(level, format_args!("refused a client of the binary protocol, which is not supported: {advice}"));
     }
 
     /// Flushes the store at the time `exptime`. If that is now, resolves when the memory has been

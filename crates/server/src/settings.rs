@@ -11,6 +11,7 @@ pub mod limits;
 pub mod listen_address;
 pub mod manual;
 mod memcached_flags;
+pub mod protocol;
 pub mod tls;
 pub mod traffic_limits;
 pub mod users;
@@ -22,6 +23,7 @@ use lowwater::ByteSize;
 
 use limits::{Limits, DEFAULT_TENANT};
 use listen_address::ListenAddress;
+use protocol::Protocol;
 use tls::TlsSettings;
 use traffic_limits::TrafficLimits;
 use users::Users;
@@ -34,6 +36,8 @@ pub struct Settings {
     pub http: Option<String>,
     /// The most tenants that `/metrics` lists; 0: none.
     pub metrics_tenants: usize,
+    /// The protocols of clients (`-B`).
+    pub protocol: Protocol,
     /// Users that may log in; `None`: no login is required.
     pub users: Option<Users>,
     /// Evict values when the memory is full.

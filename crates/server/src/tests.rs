@@ -1,6 +1,7 @@
 //! Tests of a whole server in this process, over TCP.
 //!
 //! ```text
+//!   binary         the binary protocol
 //!   commands       the classic commands: exact replies, order, errors
 //!   meta           the meta commands
 //!   values         large and incomplete values, expiry, flushes
@@ -21,6 +22,7 @@
 //! marker that nothing more is sent.
 
 mod access;
+mod binary;
 mod commands;
 mod compatibility;
 mod connections;
@@ -46,6 +48,7 @@ use crate::acceptor;
 use crate::server::{Server, CLOSE_TIME_MAX};
 use crate::settings::limits::Limits;
 use crate::settings::listen_address::ListenAddress;
+use crate::settings::protocol::Protocol;
 use crate::settings::traffic_limits::TrafficLimits;
 use crate::settings::{Files, Settings};
 use crate::workers::Workers;
@@ -65,6 +68,7 @@ fn settings() -> Settings {
         listen: vec![ListenAddress::parse("127.0.0.1", 0, b':').unwrap()],
         http: None,
         metrics_tenants: 0,
+        protocol: Protocol::Auto,
         users: None,
         evict: true,
         pressure: false,

@@ -9,6 +9,7 @@ use std::io;
 
 use super::events;
 use crate::counters::Counter;
+use crate::net::output::Output;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::words::Words;
 use crate::session::Session;
@@ -17,7 +18,7 @@ use crate::value::Value;
 
 /// Answers a plain `get` of one key. The caller writes the replies when the output is full.
 pub fn get(session: &mut Session, key: &[u8]) {
-    read(session, key, false);
+    read(session, key, |output, value| output.value(key, value, false));
     session.output.ended_line(b"END\r\n");
 }
 
@@ -26,8 +27,14 @@ pub async fn get_all(session: &mut Session, keys: Words<'_>, unique: bool, touch
     let touch = touch.map(Expiry::of);
     for key in keys {
         match touch {
-            None => read(session, key, unique),
-            Some(expiry) => read_and_touch(session, key, unique, expiry),
+            None => {
+                read(session, key, |output, value| output.value(key, value, unique));
+            }
+            Some(expiry) => {
+                if let Some(value) = read_and_touch(session, key, expiry) {
+                    session.output.value(key, &value, unique);
+                }
+            }
         }
         if session.output.is_full() {
             session.flush().await?;
@@ -37,11 +44,14 @@ pub async fn get_all(session: &mut Session, keys: Words<'_>, unique: bool, touch
     Ok(())
 }
 
-fn read(session: &mut Session, key: &[u8], unique: bool) {
+/// Reads the value of `key`, counts the read, and returns whether there is a value: `write` adds it
+/// to the output.
+#[inline]
+pub(super) fn read(session: &mut Session, key: &[u8], write: impl FnOnce(&mut Output, &Value)) -> bool {
     let Session { output, server, namespace, counts, entry, .. } = session;
     let full_key = namespace.qualify(key);
     let length = server.store.read(&full_key, |value| {
-        output.value(key, value, unique);
+        write(output, value);
         value.len()
     });
     let is_hit = length.is_some();
@@ -49,16 +59,16 @@ fn read(session: &mut Session, key: &[u8], unique: bool) {
     server.prefix_stats.count(&full_key, if is_hit { Outcome::Hit } else { Outcome::Miss });
     counts.count(Counter::CmdGet);
     counts.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
+    is_hit
 }
 
-fn read_and_touch(session: &mut Session, key: &[u8], unique: bool, expiry: Expiry) {
+/// Reads the value of `key` and sets its expiry, and counts both as a touch.
+pub(super) fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
     let (store, full_key) = (&session.server.store, session.namespace.qualify(key));
     let value = store.read_and_touch(&full_key, expiry);
     events::fetched(store, &session.entry, &full_key, value.as_ref().map(Value::len));
     session.server.prefix_stats.count(&full_key, if value.is_some() { Outcome::Hit } else { Outcome::Miss });
     session.counts.count(Counter::CmdTouch);
     session.counts.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
-    if let Some(value) = value {
-        session.output.value(key, &value, unique);
-    }
+    value
 }

@@ -10,9 +10,39 @@ use crate::counters::Counter;
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 
+/// The reason why a login is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefusal {
+    /// There is no such user, or the password is wrong.
+    Wrong,
+    /// The tenant has as many connections as it may have.
+    TooManyConnections,
+}
+
+impl LoginRefusal {
+    /// Returns the line of the text protocol.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Wrong => "CLIENT_ERROR authentication failure",
+            Self::TooManyConnections => "SERVER_ERROR too many open connections of this tenant",
+        }
+    }
+}
+
 /// Answers `STORED` (a login has the form of a `set`) or an error, and returns whether the login
-/// succeeded. After a login, the connection belongs to the tenant of the user's name.
+/// succeeded.
 pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
+    let outcome = authenticate(session, user, password);
+    session.output.line(outcome.map_or_else(LoginRefusal::line, |()| "STORED"));
+    outcome.is_ok()
+}
+
+/// Checks a user's password. Afterwards, the connection belongs to the tenant of the user's name.
+///
+/// # Errors
+///
+/// The reason of a refusal, which is counted; nothing has changed then.
+pub fn authenticate(session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), LoginRefusal> {
     session.counts.count(Counter::AuthCmds);
     let server = &session.server;
     let namespace = server.users.read().as_ref().and_then(|users| {
@@ -21,17 +51,14 @@ pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
     });
     let Some(namespace) = namespace else {
         session.counts.count(Counter::AuthErrors);
-        session.output.line("CLIENT_ERROR authentication failure");
-        return false;
+        return Err(LoginRefusal::Wrong);
     };
     // The permit of an earlier login, if any, is returned only when there is another.
     let Some(permit) = server.store.admit_connection(&namespace) else {
         session.counts.count(Counter::RejectedConnections);
-        session.output.line("SERVER_ERROR too many open connections of this tenant");
-        return false;
+        return Err(LoginRefusal::TooManyConnections);
     };
     session.permit = Some(permit);
     session.namespace = namespace;
-    session.output.line("STORED");
-    true
+    Ok(())
 }

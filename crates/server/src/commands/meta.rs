@@ -5,9 +5,9 @@
 //!
 //! A flag that is added needs its parser, its reply and a test of its error text.
 
-mod arithmetic;
+pub(super) mod arithmetic;
 mod debug;
-mod delete;
+pub(super) mod delete;
 pub mod echo;
 mod get;
 

@@ -27,6 +27,33 @@ use crate::session::Session;
 
 /// Answers with the lines of `topic`. `arguments` are the words after the topic.
 pub async fn stats(session: &mut Session, topic: Option<&[u8]>, arguments: [Option<&[u8]>; 2]) -> io::Result<()> {
+    match topic {
+        Some(b"reset") => {
+            reset(session);
+            session.output.line("RESET");
+        }
+        Some(b"detail") => return detail::detail(session, arguments[0]).await,
+        Some(b"cachedump") => return cachedump::cachedump(session, arguments).await,
+        _ => {
+            if !topic_lines(session, topic).await? {
+                session.output.line("ERROR");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets the statistics to 0.
+pub fn reset(session: &mut Session) {
+    // So that the counts of this connection's own commands are reset, too.
+    session.publish_counts();
+    session.server.counters.reset();
+    session.server.store.reset_stats();
+    session.server.prefix_stats.clear();
+}
+
+/// Answers with the lines of a topic that has names and values; returns false if `topic` is none.
+pub async fn topic_lines(session: &mut Session, topic: Option<&[u8]>) -> io::Result<bool> {
     // So that the statistics include this connection's own commands.
     session.publish_counts();
     let server = std::sync::Arc::clone(&session.server);
@@ -34,22 +61,14 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, arguments: [Opti
     match topic {
         None => general::general(&server, output),
         Some(b"settings") => settings::settings(&server, output),
-        Some(b"reset") => {
-            server.counters.reset();
-            server.store.reset_stats();
-            server.prefix_stats.clear();
-            output.line("RESET");
-        }
         Some(b"shrinkers") => shrinkers::shrinkers(&server, output),
         Some(b"reclaim") => reclaim::reclaim(&server, output),
-        Some(b"tenants") => return tenants::tenants(session).await,
         Some(b"slabs") => slabs::slabs(&server, output),
-        Some(b"sizes") => return sizes::sizes(session).await,
-        Some(b"conns") => return conns::conns(session).await,
-        Some(b"detail") => return detail::detail(session, arguments[0]).await,
-        Some(b"items") => return items::items(session).await,
-        Some(b"cachedump") => return cachedump::cachedump(session, arguments).await,
-        Some(_) => output.line("ERROR"),
+        Some(b"tenants") => tenants::tenants(session).await?,
+        Some(b"sizes") => sizes::sizes(session).await?,
+        Some(b"conns") => conns::conns(session).await?,
+        Some(b"items") => items::items(session).await?,
+        Some(_) => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }

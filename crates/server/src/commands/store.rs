@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::events;
 use super::meta::echo::echo;
 use crate::counters::Counter;
-use crate::decoder::StoreRequest;
+use crate::decoder::store_request::StoreRequest;
 use crate::protocol::command::{PlainSet, StoreVerb};
 use crate::protocol::error::ProtocolError;
 use crate::protocol::expiry::Expiry;
@@ -30,7 +30,7 @@ use crate::value::Value;
 
 /// memcached's four outcomes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StoreOutcome {
+pub(super) enum StoreOutcome {
     Stored,
     NotStored,
     Exists,
@@ -39,24 +39,47 @@ enum StoreOutcome {
 
 /// Stores a value that was received completely.
 pub async fn store(session: &mut Session, mut request: Box<StoreRequest>) -> ControlFlow<()> {
-    let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
+    let noreply = request.noreply;
     let (key, meta) = (std::mem::take(&mut request.key), request.meta.take());
-    let binary = meta.as_ref().is_some_and(|meta| meta.binary);
-    let vivify = meta.as_ref().and_then(|meta| meta.vivify);
+    match put(session, request, &key, meta.as_deref()).await {
+        Ok(stored) => match meta {
+            Some(meta) => answer_meta(session, &meta, &key, &stored),
+            None => session.answer(noreply, stored.outcome.text()),
+        },
+        Err(why) => answer_no_memory(session, noreply, &why),
+    }
+    ControlFlow::Continue(())
+}
+
+/// Stores a value that was received completely, counts the outcome and tells it to watchers. `key`
+/// and `meta` are those of the request.
+///
+/// # Errors
+///
+/// There is no memory, which is counted.
+pub(super) async fn put(
+    session: &mut Session,
+    request: Box<StoreRequest>,
+    key: &[u8],
+    meta: Option<&MetaStore>,
+) -> Result<Stored, OutOfMemory> {
+    let StoreRequest { verb, flags, exptime, unique, .. } = *request;
+    let binary = meta.is_some_and(|meta| meta.binary);
+    let vivify = meta.and_then(|meta| meta.vivify);
     let (data, charge) = request.into_data();
     let new = New {
         verb,
         unique,
         flags,
         item_flags: ItemFlags { binary, ..ItemFlags::default() },
-        invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
-        given: meta.as_ref().and_then(|meta| meta.new_unique),
+        invalidate: meta.is_some_and(|meta| meta.invalidate),
+        given: meta.and_then(|meta| meta.new_unique),
         vivifies: vivify.is_some(),
         data,
     };
     let server = Arc::clone(&session.server);
     session.counts.count(Counter::CmdSet);
-    let full_key = session.namespace.qualify(&key);
+    let full_key = session.namespace.qualify(key);
     // As in memcached: an append that creates the value takes the exptime of `N`, not that of `T`.
     let exptime = vivify.unwrap_or(exptime);
     let item_bytes_max = server.settings.item_bytes_max;
@@ -65,7 +88,7 @@ pub async fn store(session: &mut Session, mut request: Box<StoreRequest>) -> Con
         // As in memcached: if the joined value would be too large, the old value stays as it is.
         let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
-            Some(old) if item_bytes(&key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
+            Some(old) if item_bytes(key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
                 (Edit::Keep, Stored::nothing(StoreOutcome::NotStored))
             }
             _ => decide(&full_key, &new, old, &server),
@@ -84,14 +107,13 @@ pub async fn store(session: &mut Session, mut request: Box<StoreRequest>) -> Con
                     _ => Counter::CasBadval,
                 });
             }
-            match meta {
-                Some(meta) => answer_meta(session, &meta, &key, &stored, new.data.len()),
-                None => session.answer(noreply, outcome.text()),
-            }
+            Ok(Stored { length: stored.length.or(Some(new.data.len())), ..stored })
         }
-        Err(why) => refuse(session, verb, &key, meta.is_some(), noreply, &why),
+        Err(why) => {
+            note_no_memory(session, verb, key, meta.is_some());
+            Err(why)
+        }
     }
-    ControlFlow::Continue(())
 }
 
 /// Runs a `set`, unless it needs more than an insert; returns whether it is done. If it is not, the
@@ -128,14 +150,16 @@ pub async fn set_with_wait(session: &mut Session, command: PlainSet<'_>, value: 
             events::stored(&server.store, &session.entry, &full_key, words, expiry, value.len());
             session.answer(noreply, StoreOutcome::Stored.text());
         }
-        Err(why) => refuse(session, verb, key, false, noreply, &why),
+        Err(why) => {
+            note_no_memory(session, verb, key, false);
+            answer_no_memory(session, noreply, &why);
+        }
     }
 }
 
-/// Answers an `ms`: a code of two letters, and the flags that the request wants repeated. `length`
-/// is that of the block.
-fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &Stored, length: usize) {
-    let Stored { outcome, unique, length: stored_length } = *stored;
+/// Answers an `ms`: a code of two letters, and the flags that the request wants repeated.
+fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &Stored) {
+    let Stored { outcome, unique, length } = *stored;
     if outcome == StoreOutcome::Stored && store.quiet {
         return;
     }
@@ -144,7 +168,7 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &St
     for flag in Words::of(&store.echo) {
         match flag[0] {
             b'c' => out.text(format_args!(" c{unique}")),
-            b's' => out.text(format_args!(" s{}", stored_length.unwrap_or(length))),
+            b's' => out.text(format_args!(" s{}", length.unwrap_or_default())),
             _ => echo(out, flag, key, store.binary),
         }
     }
@@ -154,13 +178,19 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &St
 /// Refuses a value for which memory ran out while it was received; the decoder discards the rest of
 /// the block.
 pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()> {
-    session.counts.count(Counter::CmdSet);
-    refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &OutOfMemory);
+    note_no_room(session, request);
+    answer_no_memory(session, request.noreply, &OutOfMemory);
     ControlFlow::Continue(())
 }
 
-/// Answers a store command for which there is no memory.
-fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
+/// Counts a value for which memory ran out while it was received.
+pub(super) fn note_no_room(session: &mut Session, request: &StoreRequest) {
+    session.counts.count(Counter::CmdSet);
+    note_no_memory(session, request.verb, &request.key, request.meta.is_some());
+}
+
+/// Counts a store command for which there is no memory, and tells it to watchers.
+fn note_no_memory(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool) {
     let full_key = session.namespace.qualify(key);
     // As in memcached: a failed `set`, and an `ms` of any mode, removes the old value, as its
     // client regards that value as replaced.
@@ -170,6 +200,9 @@ fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, nor
     let words = ["no_memory", verb.name()];
     events::stored(&session.server.store, &session.entry, &full_key, words, Expiry::Never, 0);
     session.counts.count(Counter::StoreNoMemory);
+}
+
+fn answer_no_memory(session: &mut Session, noreply: bool, why: &OutOfMemory) {
     if !noreply {
         session.output.format(format_args!("SERVER_ERROR {why}"));
     }
@@ -177,6 +210,13 @@ fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, nor
 
 /// Refuses a value that is larger than `-I` allows; the decoder discards its block.
 pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bool) -> ControlFlow<()> {
+    note_too_large(session, verb, key);
+    session.answer(noreply, ProtocolError::TooLarge.text());
+    ControlFlow::Continue(())
+}
+
+/// Counts a value that is larger than `-I` allows, and tells it to watchers.
+pub(super) fn note_too_large(session: &mut Session, verb: StoreVerb, key: &[u8]) {
     session.counts.count(Counter::StoreTooLarge);
     let full_key = session.namespace.qualify(key);
     // As in memcached: the old value, which was to be replaced, is out of date.
@@ -185,8 +225,6 @@ pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bo
     }
     let words = ["too_large", verb.name()];
     events::stored(&session.server.store, &session.entry, &full_key, words, Expiry::Never, 0);
-    session.answer(noreply, ProtocolError::TooLarge.text());
-    ControlFlow::Continue(())
 }
 
 /// A store command, as [`decide`] needs it.
@@ -209,11 +247,11 @@ struct New {
 
 /// The result of a store command.
 #[derive(Clone, Copy, Debug)]
-struct Stored {
-    outcome: StoreOutcome,
+pub(super) struct Stored {
+    pub outcome: StoreOutcome,
     /// The CAS number of the stored value; 0 if nothing was stored.
-    unique: u64,
-    /// The length of the stored value; `None` if nothing was stored.
+    pub unique: u64,
+    /// The length of the stored value; if nothing was stored, after `put` that of the request's.
     length: Option<usize>,
 }
 

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use crate::decoder::binary::{BinaryDecoder, BinaryRequest, BinaryStep};
+use crate::decoder::store_request::StoreRequest;
 use crate::decoder::{Decoder, PlainStep, Step};
 use crate::protocol::command::PlainSet;
 use crate::value::piece_pool::PiecePool;
@@ -34,24 +36,51 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
                     let head = format!("Set {key:?} {flags} {exptime} 0 {noreply} None");
                     format!("{head} {}", value.escape_ascii())
                 }
-                Step::Store(request) => {
-                    let head = format!(
-                        "{:?} {:?} {} {} {} {} {:?}",
-                        request.verb,
-                        request.key,
-                        request.flags,
-                        request.exptime,
-                        request.unique,
-                        request.noreply,
-                        request.meta
-                    );
-                    let bytes: Vec<u8> = request.into_data().0.pieces().flatten().copied().collect();
-                    format!("{head} {}", bytes.escape_ascii())
-                }
+                Step::Store(request) => store_text(*request),
                 step => format!("{step:?}"),
             });
         }
         buffer.drain(..used);
     }
     steps
+}
+
+/// As [`steps`], for the binary protocol, of a client that has logged in or not.
+pub fn binary_steps<'a>(
+    item_bytes_max: usize,
+    is_logged_in: bool,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<String> {
+    let mut decoder = BinaryDecoder::new(item_bytes_max, &Arc::new(PiecePool::new(1 << 20)), None);
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut steps = Vec::new();
+    for chunk in chunks {
+        buffer.extend_from_slice(chunk);
+        let mut used = 0;
+        loop {
+            let (taken, step) = decoder.step(&buffer[used..], is_logged_in);
+            used += taken;
+            assert!(used <= buffer.len(), "a step takes no more than there is");
+            if matches!(step, BinaryStep::More) {
+                break;
+            }
+            assert!(taken > 0, "invariant 2: {step:?} took nothing");
+            steps.push(match step {
+                BinaryStep::Request(to, BinaryRequest::Store(request)) => format!("{to:?} {}", store_text(*request)),
+                BinaryStep::Request(to, request) => format!("{to:?} {request:?}"),
+                step => format!("{step:?}"),
+            });
+        }
+        buffer.drain(..used);
+    }
+    steps
+}
+
+fn store_text(request: StoreRequest) -> String {
+    let head = format!(
+        "{:?} {:?} {} {} {} {} {:?}",
+        request.verb, request.key, request.flags, request.exptime, request.unique, request.noreply, request.meta
+    );
+    let bytes: Vec<u8> = request.into_data().0.pieces().flatten().copied().collect();
+    format!("{head} {}", bytes.escape_ascii())
 }

@@ -6,6 +6,8 @@
 //!
 //! A new command is added to the words from which the random streams are made.
 
+mod binary;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -10,6 +10,8 @@
 //! A change must ensure that no byte is lost or repeated when a write is partial, and that the
 //! referenced values stay bounded.
 
+mod binary;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
@@ -19,6 +21,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::buffer_pool;
 use super::trace::Trace;
+use crate::protocol::binary::header::ReplyTo;
+use crate::protocol::binary::status::Status;
 use crate::value::Value;
 
 /// Output of this many bytes is written before the next command runs.
@@ -55,6 +59,8 @@ pub struct Output {
     written: usize,
     /// A record of the lines, if they are to be logged.
     trace: Option<Box<Trace>>,
+    /// The request of the binary protocol to which statistics are replies, if it is one.
+    stats_to: Option<ReplyTo>,
 }
 
 impl Output {
@@ -106,9 +112,33 @@ impl Output {
         self.trace_line();
     }
 
-    /// Adds the line `STAT <name> <value>`.
+    /// Makes the statistics that follow replies to a request of the binary protocol, or lines.
+    pub fn set_stats_to(&mut self, to: Option<ReplyTo>) {
+        self.stats_to = to;
+    }
+
+    /// Adds the line `STAT <name> <value>`, or the reply that stands for it.
     pub fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
-        self.format(format_args!("STAT {name} {value}"));
+        match self.stats_to {
+            None => self.format(format_args!("STAT {name} {value}")),
+            Some(to) => self.binary_stat(to, name, &value.to_string()),
+        }
+    }
+
+    /// Ends the statistics of a request.
+    pub fn end_stats(&mut self) {
+        match self.stats_to {
+            None => self.line("END"),
+            Some(to) => self.binary_stat(to, "", ""),
+        }
+    }
+
+    /// Ends the statistics of a request with an error of the server.
+    pub fn fail_stats(&mut self, why: &str) {
+        match self.stats_to {
+            None => self.format(format_args!("SERVER_ERROR {why}")),
+            Some(to) => self.binary_error(to, Status::TemporaryFailure, Some(why)),
+        }
     }
 
     /// Adds formatted text to the current line.
@@ -176,13 +206,19 @@ impl Output {
         if length <= COPIED_BYTES_MAX {
             value.pieces().for_each(|piece| self.push(piece));
         } else {
-            self.values.push_back((self.text.len(), value.clone()));
-            self.length += length;
+            self.refer_to(value, length);
         }
         self.push(LINE_END);
         if let Some(trace) = &mut self.trace {
             trace.skip_to(self.text.len());
         }
+    }
+
+    /// Adds the bytes of a long value, without a copy.
+    #[inline]
+    fn refer_to(&mut self, value: &Value, length: usize) {
+        self.values.push_back((self.text.len(), value.clone()));
+        self.length += length;
     }
 
     /// Returns whether the output should be written before more is added.

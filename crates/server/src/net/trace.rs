@@ -38,6 +38,11 @@ impl Trace {
         self.keep(1, || "sending number".to_owned());
     }
 
+    /// Records a reply that is no line.
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        self.keep(1, text);
+    }
+
     /// Skips bytes that are no line: the output's text ends at `end` now.
     pub fn skip_to(&mut self, end: usize) {
         self.line_start = end;

@@ -58,7 +58,7 @@ impl CommandSet {
     }
 
     /// Adds `kind` if `is_needed` is true.
-    fn with_if(self, kind: CommandKind, is_needed: bool) -> Self {
+    pub fn with_if(self, kind: CommandKind, is_needed: bool) -> Self {
         match is_needed {
             true => self.with(kind),
             false => self,

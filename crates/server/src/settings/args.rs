@@ -18,6 +18,7 @@ use lowwater::ByteSize;
 use super::listen_address::{self, Endpoint, ListenAddress};
 use super::manual::{self, Printed};
 use super::memcached_flags::MemcachedFlags;
+use super::protocol::Protocol;
 use super::users::Users;
 use super::{extended, limits, Files, Settings};
 
@@ -54,6 +55,10 @@ struct Args {
     /// Permission bits of the unix socket, in octal
     #[arg(short = 'a', long = "unix-mask", default_value = "700", value_name = "mask")]
     socket_mode: String,
+
+    /// Protocol of clients: auto (the first byte of a connection tells), ascii or binary
+    #[arg(short = 'B', long = "protocol", value_enum, default_value_t = Protocol::Auto, value_name = "name")]
+    protocol: Protocol,
 
     /// UDP port: UDP is not supported, so only 0 is accepted
     #[arg(short = 'U', long = "udp-port", default_value_t = 0, value_name = "num")]
@@ -258,6 +263,7 @@ impl Args {
             listen,
             http,
             metrics_tenants: self.metrics_tenants.into(),
+            protocol: self.protocol,
             users,
             evict: self.disable_evictions == 0,
             pressure: self.pressure,
@@ -480,7 +486,7 @@ mod tests {
             (&["-e", "/dev/shm/x"], "-e"),
             (&["-S"], "-S"),
             (&["-Z"], "-Z"),
-            (&["-B", "binary"], "-B"),
+            (&["-B", "udp"], "--protocol"),
             (&["-l", "tag_a:b_:localhost"], "-l"),
             (&["surplus"], "surplus"),
         ] {

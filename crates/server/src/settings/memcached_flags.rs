@@ -39,10 +39,6 @@ pub struct MemcachedFlags {
     #[arg(short = 'r', long = "enable-coredumps", action = ArgAction::Count)]
     core_files: u8,
 
-    /// Protocol: auto-negotiate or ascii; there is no binary protocol
-    #[arg(short = 'B', long = "protocol", value_name = "name")]
-    protocol: Option<String>,
-
     /// Refused: memory cannot be locked
     #[arg(short = 'k', long = "lock-memory", action = ArgAction::Count)]
     lock_memory: u8,
@@ -55,7 +51,7 @@ pub struct MemcachedFlags {
     #[arg(short = 'e', long = "memory-file", value_name = "file")]
     memory_file: Option<String>,
 
-    /// Refused: SASL belongs to the binary protocol; -Y has users for the text protocol
+    /// Refused: the users of -Y log in by SASL, too
     #[arg(short = 'S', long = "enable-sasl", action = ArgAction::Count)]
     sasl: u8,
 }
@@ -70,17 +66,10 @@ impl MemcachedFlags {
         let refused = [
             (self.lock_memory > 0, "-k", "memory cannot be locked; let the system not swap instead"),
             (self.memory_file.is_some(), "-e", "values cannot be kept in a file"),
-            (self.sasl > 0, "-S", "SASL belongs to the binary protocol; use -Y for users of the text protocol"),
+            (self.sasl > 0, "-S", "the users of -Y log in by SASL, too: use -Y"),
         ];
         if let Some((_, flag, why)) = refused.iter().find(|(is_given, ..)| *is_given) {
             return Err(format!("{flag}: {why}"));
-        }
-        if let Some(name) =
-            self.protocol.as_deref().filter(|name| !matches!(*name, "auto" | "auto-negotiate" | "ascii"))
-        {
-            return Err(format!(
-                "-B: the protocol is `auto` or `ascii`, not {name:?}: there is only the text protocol"
-            ));
         }
         let given = [
             (self.requests_per_event.is_some(), "-R"),

@@ -110,31 +110,3 @@ fn a_key_may_have_control_characters() {
     assert!(lines.iter().any(|line| line.starts_with("key=a%0Db ")), "{lines:?}");
     client.exchange("set a\0b 0 0 1\r\nx\r\n", "CLIENT_ERROR bad command line format\r\n");
 }
-
-#[test]
-fn a_client_of_the_binary_protocol_is_refused_and_closed() {
-    let server = TestServer::start(|_| {});
-    // A `set` with extras, a key and a value, and a `noop`: each in two parts that are split in the
-    // header, behind it, or (38) at the end of the request.
-    let mut set = vec![0; 24];
-    (set[0], set[1], set[3], set[4], set[11]) = (0x80, 0x01, 1, 8, 8 + 1 + 5);
-    set[12..16].copy_from_slice(b"1234");
-    set.extend(b"\0\0\0\0\0\0\0\0khello");
-    let mut noop = vec![0; 24];
-    (noop[0], noop[1]) = (0x80, 0x0a);
-    for (request, split) in [(&set, 24), (&set, 38), (&noop, 1), (&noop, 23)] {
-        let mut client = server.connect();
-        client.0.write_all(&request[..split]).unwrap();
-        client.wait_until_received();
-        client.0.write_all(&request[split..]).unwrap();
-        let mut response = Vec::new();
-        client.0.read_to_end(&mut response).unwrap();
-        assert_eq!((response[0], response[1], response[6..8].to_vec()), (0x81, request[1], vec![0, 0x81]));
-        assert_eq!((&response[12..16], &response[24..]), (&request[12..16], &b"Unknown command"[..]));
-    }
-    let mut client = server.connect();
-    client.exchange("get k\r\n", "END\r\n");
-    // Later in a stream, the byte is a part of an unknown command.
-    client.0.write_all(b"\x80\r\n").unwrap();
-    client.expect("ERROR\r\n");
-}

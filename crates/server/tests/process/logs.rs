@@ -45,7 +45,7 @@ fn commands_and_replies_are_logged_with_vv() {
     let log = server.wait_for_log("connection closed (normal)");
     let lines = without_stamps(&log);
     assert_eq!(lines[0].split(" on ").next().unwrap(), "<1 server listening");
-    assert!(lines[1].starts_with("<2 new ascii client connection from tcp:127.0.0.1:"), "{log}");
+    assert!(lines[1].starts_with("<2 new auto-negotiating client connection from tcp:127.0.0.1:"), "{log}");
     let expected = [
         "<2 set shop:a 0 0 6",
         ">2 STORED",
@@ -69,7 +69,8 @@ fn commands_and_replies_are_logged_with_vv() {
         ">2 STORED",
         "<2 connection closed (normal)",
     ];
-    assert_eq!(lines[2..], expected, "{log}");
+    assert_eq!(lines[2], "<2 client using the ascii protocol");
+    assert_eq!(lines[3..], expected, "{log}");
     assert!(!log.contains("secret"), "no values");
     let waiting = server.connect();
     // The reply shows that the server has accepted the connection before it ends.
@@ -91,7 +92,7 @@ fn connections_and_errors_are_logged_with_v() {
     exchange(&server.connect(), "verbosity 1\r\n", "OK\r\n").unwrap();
     let log = server.wait_for_log("<3 connection closed");
     let lines = without_stamps(&log);
-    assert!(lines[0].starts_with("<2 new ascii client connection from tcp:127.0.0.1:"), "{log}");
+    assert!(lines[0].starts_with("<2 new auto-negotiating client connection from tcp:127.0.0.1:"), "{log}");
     let expected = ["<2 foo bar", ">2 ERROR", "<2 set b 0 0 2", ">2 CLIENT_ERROR bad data chunk"];
     assert_eq!(lines[1..5], expected, "{log}");
     assert!(!log.contains("<2 connection closed"), "with verbosity 0, no line: {log}");

@@ -9,14 +9,15 @@ use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
 use crate::net::output::Output;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::MetaCommand;
+use crate::protocol::meta_command::{MetaCommand, MetaOptions};
 use crate::session::Session;
-use crate::store::{Edit, Existing};
+use crate::store::{Edit, Existing, OutOfMemory};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
-enum MetaArithmeticOutcome {
+/// The outcome of a change of a number.
+pub(in crate::commands) enum MetaArithmeticOutcome {
     /// No value, and none is to be created.
     Missing,
     /// The CAS number differs.
@@ -27,9 +28,9 @@ enum MetaArithmeticOutcome {
 }
 
 /// A number that was changed or created.
-struct Done {
-    value: Value,
-    number: u64,
+pub(in crate::commands) struct Done {
+    pub value: Value,
+    pub number: u64,
     /// The expiry before flags `T` and `N` are applied.
     expiry: Expiry,
     /// True if the value was created.
@@ -38,8 +39,30 @@ struct Done {
 
 /// Executes `ma`, and answers `HD`, `VA`, `NF`, `EX`, or an error.
 pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
-    let (server, options) = (&session.server, &meta.options);
-    let full_key = session.namespace.qualify(&meta.key);
+    let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
+    match change(session, &meta.key, &meta.options, lifetime).await {
+        Ok(MetaArithmeticOutcome::Done(done)) => answer(session, &meta, &done),
+        Ok(MetaArithmeticOutcome::Missing) => brief(&mut session.output, "NF", &meta),
+        Ok(MetaArithmeticOutcome::Exists) => brief(&mut session.output, "EX", &meta),
+        Ok(MetaArithmeticOutcome::NoNumber) => session.output.line(NO_NUMBER),
+        Err(_) => session.output.line(NO_MEMORY),
+    }
+}
+
+/// Changes or creates the number of `key`, and counts the outcome. A number that is created expires
+/// at `lifetime`.
+///
+/// # Errors
+///
+/// There is no memory; the value under `key` is unchanged.
+pub(in crate::commands) async fn change(
+    session: &mut Session,
+    key: &[u8],
+    options: &MetaOptions,
+    lifetime: Expiry,
+) -> Result<MetaArithmeticOutcome, OutOfMemory> {
+    let server = &session.server;
+    let full_key = session.namespace.qualify(key);
     let increment = !matches!(options.mode, Some(b'D' | b'-'));
     let delta = Delta { increment, amount: options.delta.unwrap_or(1) };
     let renewed = options.exptime.map(Expiry::of);
@@ -72,24 +95,14 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             }
         }
     };
-    let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
-    let outcome = server.store.update(&full_key, lifetime, decide).await;
+    let outcome = server.store.update(&full_key, lifetime, decide).await?;
     let (hits, misses) = delta.counters();
-    match outcome {
-        Ok(MetaArithmeticOutcome::Done(done)) => {
-            if !done.made {
-                session.counts.count(hits);
-            }
-            answer(session, &meta, &done);
-        }
-        Ok(MetaArithmeticOutcome::Missing) => {
-            session.counts.count(misses);
-            brief(&mut session.output, "NF", &meta);
-        }
-        Ok(MetaArithmeticOutcome::Exists) => brief(&mut session.output, "EX", &meta),
-        Ok(MetaArithmeticOutcome::NoNumber) => session.output.line(NO_NUMBER),
-        Err(_) => session.output.line(NO_MEMORY),
+    match &outcome {
+        MetaArithmeticOutcome::Done(done) if !done.made => session.counts.count(hits),
+        MetaArithmeticOutcome::Missing => session.counts.count(misses),
+        _ => {}
     }
+    Ok(outcome)
 }
 
 /// Writes the reply for a number that was changed or created, unless the client wants none. The

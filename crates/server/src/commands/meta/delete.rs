@@ -11,7 +11,7 @@ use super::echo::brief;
 use crate::commands::events;
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::MetaCommand;
+use crate::protocol::meta_command::{MetaCommand, MetaOptions};
 use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
 use crate::store::{Edit, Existing};
@@ -20,8 +20,9 @@ use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
 use crate::value::Value;
 
+/// The outcome of a delete.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum DeleteOutcome {
+pub(in crate::commands) enum DeleteOutcome {
     Missing,
     /// The value has another CAS number than the request gives.
     Exists,
@@ -37,8 +38,23 @@ enum DeleteOutcome {
 
 /// Answers `HD`, `NF` or `EX`.
 pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
-    let (store, options) = (&session.server.store, &meta.options);
-    let full_key = session.namespace.qualify(&meta.key);
+    let code = match remove(session, &meta.key, &meta.options).await {
+        DeleteOutcome::Missing => "NF",
+        DeleteOutcome::Exists => {
+            session.counts.count(Counter::DeleteMisses);
+            "EX"
+        }
+        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale => "HD",
+    };
+    if code != "HD" || !meta.options.quiet {
+        brief(&mut session.output, code, &meta);
+    }
+}
+
+/// Deletes or marks the value of `key`, and counts all outcomes but `Exists`.
+pub(in crate::commands) async fn remove(session: &mut Session, key: &[u8], options: &MetaOptions) -> DeleteOutcome {
+    let store = &session.server.store;
+    let full_key = session.namespace.qualify(key);
     session.server.prefix_stats.count(&full_key, Outcome::Delete);
     let decide = |there: Option<Existing<'_>>| match there.map(|there| there.value) {
         None => (Edit::Keep, DeleteOutcome::Missing),
@@ -85,14 +101,10 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
     if let DeleteOutcome::Deleted { length } | DeleteOutcome::Emptied { length } = outcome {
         events::deleted(store, &full_key, "md", length);
     }
-    let (code, counter) = match outcome {
-        DeleteOutcome::Missing => ("NF", Some(Counter::DeleteMisses)),
-        DeleteOutcome::Exists => ("EX", Some(Counter::DeleteMisses)),
-        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } => ("HD", Some(Counter::DeleteHits)),
-        DeleteOutcome::Stale => ("HD", None),
-    };
-    counter.into_iter().for_each(|counter| session.counts.count(counter));
-    if code != "HD" || !options.quiet {
-        brief(&mut session.output, code, &meta);
+    match outcome {
+        DeleteOutcome::Missing => session.counts.count(Counter::DeleteMisses),
+        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } => session.counts.count(Counter::DeleteHits),
+        DeleteOutcome::Exists | DeleteOutcome::Stale => {}
     }
+    outcome
 }

@@ -27,6 +27,6 @@ pub async fn conns(session: &mut Session) -> io::Result<()> {
             session.flush().await?;
         }
     }
-    session.output.line("END");
+    session.output.end_stats();
     Ok(())
 }

@@ -56,5 +56,5 @@ pub fn general(server: &Server, out: &mut Output) {
     out.stat("evicted_unfetched", gone.evicted_unfetched);
     out.stat("evictions", totals.evictions);
     out.stat("reclaimed", totals.expired);
-    out.line("END");
+    out.end_stats();
 }

@@ -46,7 +46,7 @@ pub async fn items(session: &mut Session) -> io::Result<()> {
             session.output.stat(&format!("items:{SLAB_CLASS}:{name}"), value);
         }
     }
-    session.output.line("END");
+    session.output.end_stats();
     Ok(())
 }
 

@@ -27,5 +27,5 @@ pub fn reclaim(server: &Server, out: &mut Output) {
             out.stat(&format!("node{}:{field}", node.node.index()), value);
         }
     }
-    out.line("END");
+    out.end_stats();
 }

@@ -24,8 +24,8 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("stat_key_prefix", char::from(settings.delimiter));
     out.stat("detail_enabled", if server.prefix_stats.is_on() { "yes" } else { "no" });
     out.stat("cas_enabled", "yes");
-    out.stat("binding_protocol", "ascii");
-    out.stat("auth_enabled_sasl", "no");
+    out.stat("binding_protocol", settings.protocol.name());
+    out.stat("auth_enabled_sasl", if settings.users.is_some() { "yes" } else { "no" });
     out.stat("auth_enabled_ascii", if settings.users.is_some() { "yes" } else { "no" });
     out.stat("item_size_max", settings.item_bytes_max);
     out.stat("maxconns_fast", "yes");
@@ -33,5 +33,5 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("idle_timeout", settings.idle_timeout.map_or(0, |time| time.as_secs()));
     out.stat("dump_enabled", if settings.dump { "yes" } else { "no" });
     out.stat("ssl_enabled", if settings.tls.is_some() { "yes" } else { "no" });
-    out.line("END");
+    out.end_stats();
 }

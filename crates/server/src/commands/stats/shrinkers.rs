@@ -31,5 +31,5 @@ pub fn shrinkers(server: &Server, out: &mut Output) {
             None => out.stat(&format!("{name}:last_run_ms_ago"), "never"),
         }
     }
-    out.line("END");
+    out.end_stats();
 }

@@ -21,16 +21,16 @@ const STEP_BYTES: usize = 32;
 /// Answers with a line for each size that occurs.
 pub async fn sizes(session: &mut Session) -> io::Result<()> {
     let Some(counts) = count(session).await else {
-        session.output.line("SERVER_ERROR the server is shutting down");
+        session.output.fail_stats("the server is shutting down");
         return Ok(());
     };
     for (bytes, count) in counts.iter() {
-        session.output.format(format_args!("STAT {bytes} {count}"));
+        session.output.stat(&bytes.to_string(), count);
         if session.output.is_full() {
             session.flush().await?;
         }
     }
-    session.output.line("END");
+    session.output.end_stats();
     Ok(())
 }
 

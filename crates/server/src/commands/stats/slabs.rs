@@ -42,5 +42,5 @@ pub fn slabs(server: &Server, out: &mut Output) {
     }
     out.stat("active_slabs", 1);
     out.stat("total_malloced", memory.entries_and_index + memory.blocks);
-    out.line("END");
+    out.end_stats();
 }

@@ -40,6 +40,6 @@ pub async fn tenants(session: &mut Session) -> io::Result<()> {
             session.flush().await?;
         }
     }
-    session.output.line("END");
+    session.output.end_stats();
     Ok(())
 }
