@@ -1,10 +1,11 @@
-//! The memcached protocol: bytes in, decoder steps out.
+//! The memcached protocols: bytes in, decoder steps out. A binary stream is told by its first byte, as
+//! the server tells it.
 //!
 //! 1. No input makes the decoder panic.
 //! 2. A step other than `More` consumes at least one byte, and no step consumes more bytes than
 //!    there are; `decoder/steps.rs` of the server checks it.
 //! 3. The steps do not depend on how the input is split.
-//! 4. The decoder stays in sync: after the input, and a filler that ends any open line or block, it
+//! 4. The decoder of the text protocol stays in sync: after the input, and a filler that ends any open line or block, it
 //!    decodes a further command, unless it has given up the connection, or is still discarding a
 //!    value that is longer than the filler.
 //!
@@ -13,11 +14,17 @@
 #[path = "../../crates/server/src/decoder/steps.rs"]
 mod steps;
 
+use crate::protocol::binary::header::REQUEST_MAGIC;
+
 const ITEM_BYTES_MAX: usize = 10_000;
 
 /// Decodes `data`, and panics if a property of the module documentation fails.
 pub fn check(data: &[u8]) {
     let Some((&split, data)) = data.split_first() else { return };
+    if data.first() == Some(&REQUEST_MAGIC) {
+        let binary = |chunk| steps::binary_steps(ITEM_BYTES_MAX, true, data.chunks(chunk));
+        return assert_eq!(binary(data.len()), binary(1 + usize::from(split % 64)), "3");
+    }
     let whole = steps([data]);
     assert_eq!(whole, steps(data.chunks(1 + usize::from(split % 64))), "3");
     // Enough bytes to end any line, and any block that is not too large. Lines of 1,000 bytes are

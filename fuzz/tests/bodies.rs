@@ -82,6 +82,14 @@ fn the_server_protocol_stays_in_sync() {
     for _ in 0..300 {
         server_protocol::check(&random.pieces(&pieces));
         server_protocol::check(&random.bytes(200));
+        let mut binary = vec![random.next() as u8];
+        for _ in 0..random.next() % 8 {
+            let (opcode, extras, key) = (random.next() % 0x26, random.next() % 4 * 4, random.next() % 4);
+            let body = extras + key + random.next() % 20;
+            binary.extend([0x80, opcode as u8, 0, key as u8, extras as u8, 0, 0, 0, 0, 0, 0, body as u8]);
+            binary.extend((0..12 + body).map(|_| random.next() as u8 & 0x0f));
+        }
+        server_protocol::check(&binary);
     }
 }
 
