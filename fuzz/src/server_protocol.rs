@@ -1,13 +1,13 @@
-//! The memcached protocols: bytes in, decoder steps out. A binary stream is told by its first byte, as
-//! the server tells it.
+//! The memcached protocols: bytes in, decoder steps out. As in the server, the first byte shows
+//! whether a stream is binary.
 //!
 //! 1. No input makes the decoder panic.
 //! 2. A step other than `More` consumes at least one byte, and no step consumes more bytes than
 //!    there are; `decoder/steps.rs` of the server checks it.
 //! 3. The steps do not depend on how the input is split.
-//! 4. The decoder of the text protocol stays in sync: after the input, and a filler that ends any open line or block, it
-//!    decodes a further command, unless it has given up the connection, or is still discarding a
-//!    value that is longer than the filler.
+//! 4. The decoder of the text protocol stays in sync: after the input, and a filler that ends any
+//!    open line or block, it decodes a further command, unless it has given up the connection, or is
+//!    still discarding a value that is longer than the filler.
 //!
 //! A change must ensure that each property is checked for each input.
 

@@ -94,8 +94,8 @@ impl Connection {
     }
 
     /// Ends the stream to the client. A close with unread input would reset the connection, and the
-    /// client might lose the last answer: what it sends until it has read the answer is received and
-    /// discarded.
+    /// client might lose the last answer: its bytes are received and discarded until it has read
+    /// the answer.
     async fn end_after_answer(&mut self) -> io::Result<()> {
         self.session.stream.shutdown().await?;
         let discard = async {

@@ -369,7 +369,7 @@ fn refused_requests_leave_the_stream_in_step_or_close_it() {
     let mut bytes = Ask { opcode: SET, extras: &[0; 8], key: "key", ..Ask::default() }.bytes();
     bytes[8] = 0x7f;
     server.connect().is_closed_after(&bytes, 4, "Invalid arguments");
-    // What is no request is not answered, but what came before it is.
+    // Bytes that are no request are not answered, but the requests before them are.
     let mut client = server.connect();
     client.0.write_all(&[Ask { opcode: NOOP, ..Ask::default() }.bytes(), b"get k\r\n".repeat(5)].concat()).unwrap();
     assert_eq!(client.told().opcode, NOOP);

@@ -1,4 +1,4 @@
-//! SASL: the login of the binary protocol, with the users of `-Y`. The one mechanism is PLAIN, whose
+//! SASL: the login of the binary protocol, with the users of `-Y`. The one mechanism is PLAIN: its
 //! message is an identity that is not used, the user and the password, with a zero byte between
 //! them.
 //!
@@ -30,7 +30,7 @@ pub fn sasl_mechanisms(session: &mut Session, to: ReplyTo) {
     }
 }
 
-/// Runs the first message of a login, or with `is_step` a later one, and returns the state after it.
+/// Runs the first message of a login, or with `is_step` a later one. Returns the state after it.
 pub fn sasl(session: &mut Session, to: ReplyTo, login: SaslMessage<'_>, state: SaslState) -> SaslState {
     let SaslMessage { mechanism, message, is_step } = login;
     if session.server.settings.users.is_none() {

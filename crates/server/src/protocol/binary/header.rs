@@ -56,7 +56,7 @@ impl RequestHeader {
     }
 }
 
-/// What a reply needs of its request.
+/// The parts of a request that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     pub opcode: u8,

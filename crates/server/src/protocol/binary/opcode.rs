@@ -6,7 +6,7 @@
 use super::header::RequestHeader;
 use crate::protocol::command::StoreVerb;
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `get`, and `getk`, whose reply has the key.
