@@ -6,8 +6,8 @@
 //!    there are; `decoder/steps.rs` of the server checks it.
 //! 3. The steps do not depend on how the input is split.
 //! 4. The decoder of the text protocol stays in sync: after the input, and a filler that ends any
-//!    open line or block, it decodes a further command, unless it has given up the connection, or is
-//!    still discarding a value that is longer than the filler.
+//!    open line or block, it decodes a further command, unless it has given up the connection, or
+//!    is still discarding a value that is longer than the filler.
 //!
 //! A change must ensure that each property is checked for each input.
 
