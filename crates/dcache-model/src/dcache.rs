@@ -20,7 +20,7 @@ use crate::seqcount::SeqLock;
 use crate::shrinker::{MountShrinker, BATCH};
 use crate::stats::{Counters, Statistics};
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::{Arc, Mutex, RwLock};
+use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology;
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::{ByteSize, ListLru, Memcg};
@@ -264,7 +264,6 @@ impl Builder {
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
             charges: self.charges,
-            rename_mutex: Mutex::new(()),
             super_blocks: RwLock::new(Vec::new()),
         };
         Dcache { core: Arc::new(core), policy }

@@ -16,7 +16,7 @@ use crate::qstr::{Name, QStr};
 use crate::seqcount::SeqLock;
 use crate::stats::Counters;
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::{Arc, Mutex, RwLock};
+use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology::Topology;
 use lowwater_store::hash_chains::{HashChains, Reader};
 use std::fmt;
@@ -50,9 +50,6 @@ pub(crate) struct DcacheCore {
     pub(crate) on_unlink: OnUnlink,
     /// Whether dentries are charged to their memcg.
     pub(crate) charges: bool,
-    /// Held by every rename. Linux's excludes only renames between two directories.
-    #[doc(alias = "s_vfs_rename_mutex")]
-    pub(crate) rename_mutex: Mutex<()>,
     /// The superblocks by id; `None` where no mount has the id.
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }

@@ -10,7 +10,7 @@
 use crate::kind::Kind;
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use lowwater_base::sync::{Arc, Mutex};
-use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, NodeId};
+use lowwater_lru_core::{linked, AddError, Isolated, Links, ListLru, Memcg, NodeId};
 use std::collections::HashMap;
 
 /// An inode.
@@ -93,9 +93,18 @@ impl Inodes {
             remove_from_map(&mut map, &inode);
             drop(map);
             drop(listed);
-        } else if self.lru.add(Arc::clone(&inode), &inode.memcg, inode.node).is_err() {
-            // The inode was still on the list. Relaxed: the map's lock is held.
-            inode.referenced.store(true, Ordering::Relaxed);
+            return;
+        }
+        match self.lru.add(Arc::clone(&inode), &inode.memcg, inode.node) {
+            Ok(()) => {}
+            // Relaxed: the map's lock is held.
+            Err(AddError::Linked(_)) => inode.referenced.store(true, Ordering::Relaxed),
+            // No scan would find an inode that is on no list.
+            Err(refused) => {
+                remove_from_map(&mut map, &inode);
+                drop(map);
+                drop(refused);
+            }
         }
     }
 

@@ -37,7 +37,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::{kind_of, Kind};
 use crate::mount::{DentryRef, DirEntry, Mount, Stat};
-use crate::path::{check_path, is_end, next_component, Component};
+use crate::path::{check_path, next_component, Component};
 use crate::qstr::{Name, QStr};
 use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
@@ -240,7 +240,8 @@ impl Mount {
             }
             rest = behind;
         }
-        if path.ends_with(b"/") && is_end(rest) {
+        // Only slashes and `.` are left.
+        if !rest.is_empty() {
             here.dentry.directory()?;
         }
         Ok(Some(here))

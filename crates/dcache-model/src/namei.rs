@@ -253,9 +253,8 @@ impl Mount {
         names_directory: bool,
     ) -> Result<(), ErrorKind> {
         let core = &*self.core;
-        // One rename at a time, so that the ancestor relations do not change. Linux's
-        // s_vfs_rename_mutex excludes only renames between two directories.
-        let _rename_mutex = core.rename_mutex.lock();
+        // One rename at a time, so that the ancestor relations do not change.
+        let _rename_mutex = self.sb.rename_mutex.lock();
         let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
         let same = Arc::ptr_eq(from.0, to.0);
         // Ancestors first; unrelated directories by address.
@@ -282,7 +281,8 @@ impl Mount {
             (false, Some(Kind::Directory)) => return Err(ErrorKind::IsADirectory),
             _ => {}
         }
-        if there.is_some() && target.inode() == old.inode() {
+        // An inode of another file system may have the same number, but not the same kind.
+        if there == Some(old.kind()) && target.inode() == old.inode() {
             // Both are names of one file: POSIX demands that the rename does nothing.
             return Ok(());
         }

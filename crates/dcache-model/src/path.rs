@@ -60,12 +60,6 @@ pub(crate) fn next_component(mut path: &[u8]) -> Result<Option<(Component<'_>, &
     }
 }
 
-/// Returns whether only slashes are left.
-#[inline]
-pub(crate) fn is_end(rest: &[u8]) -> bool {
-    rest.iter().all(|&b| b == b'/')
-}
-
 /// Splits off the last name. Returns the path of its directory, which is empty for a name without a
 /// slash, and the name.
 #[doc(alias = "filename_parentat")]

@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::inode::Inodes;
-use lowwater_base::sync::Arc;
+use lowwater_base::sync::{Arc, Mutex};
 use lowwater_lru_core::{ListLru, Memcg, NodeId};
 use std::sync::OnceLock;
 
@@ -20,6 +20,9 @@ pub(crate) struct SuperBlock {
     /// The number of the superblock in its cache.
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
+    /// Held by every rename of the mount. Linux's excludes only renames between two directories.
+    #[doc(alias = "s_vfs_rename_mutex")]
+    pub(crate) rename_mutex: Mutex<()>,
     /// Unused dentries: the positive ones, and the negative ones unless `has_negative_lists`.
     #[doc(alias = "s_dentry_lru")]
     pub(crate) dentries: ListLru<Dentry>,
@@ -46,7 +49,8 @@ impl SuperBlock {
         inodes: Inodes,
     ) -> Self {
         let [dentries, probation, protected] = dentries;
-        Self { id, backend, dentries, probation, protected, inodes, root: OnceLock::new(), group, has_negative_lists }
+        let (rename_mutex, root) = (Mutex::new(()), OnceLock::new());
+        Self { id, backend, rename_mutex, dentries, probation, protected, inodes, root, group, has_negative_lists }
     }
 
     pub(crate) fn root(&self) -> &Arc<Dentry> {

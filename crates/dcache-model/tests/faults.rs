@@ -255,6 +255,75 @@ fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
     assert_eq!(dcache.statistics().nr_dentry, 0);
 }
 
+/// A backend above another mount of the same cache.
+struct Above(Mount);
+
+fn path(name: Name<'_>) -> Vec<u8> {
+    [b"/", name.bytes()].concat()
+}
+
+impl Backend for Above {
+    fn root(&self) -> io::Result<InodeInfo> {
+        Ok(InodeInfo { inode: 1, kind: Kind::Directory })
+    }
+    fn lookup(&self, _: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
+        let stat = self.0.stat(&path(name))?;
+        Ok(stat.map(|stat| InodeInfo { inode: stat.inode, kind: stat.kind }))
+    }
+    fn create(&self, _: u64, _: Name<'_>, _: Kind) -> io::Result<InodeInfo> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn remove(&self, _: u64, name: Name<'_>) -> io::Result<()> {
+        Ok(self.0.unlink(&path(name))?)
+    }
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
+        Ok(self.0.rename(&path(from.1), &path(to.1))?)
+    }
+    fn link(&self, _: u64, _: u64, _: Name<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn read_dir(&self, _: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_mount_may_be_the_backend_of_another() {
+    let (tell, told) = mpsc::channel();
+    let test = std::thread::spawn(move || {
+        let Fixture { mount, dcache, registry, _tree: tree } = Fixture::honest(Box::new(|_, _| None));
+        drop(mount.create(b"/old").unwrap());
+        let upper = dcache.mount(Arc::new(Above(mount)), &registry, tree.root()).unwrap();
+        assert!(upper.stat(b"/old").unwrap().is_some());
+        upper.rename(b"/old", b"/new").unwrap();
+        assert!(upper.stat(b"/old").unwrap().is_none() && upper.stat(b"/new").unwrap().is_some());
+        tell.send(()).unwrap();
+    });
+    if told.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("a rename waits for itself");
+    }
+    test.join().unwrap();
+}
+
+#[test]
+fn equal_numbers_of_different_kinds_are_not_one_file() {
+    let renamed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&renamed);
+    let fault = Box::new(move |what: &str, _: &[u8]| {
+        count.fetch_add(u64::from(what == "rename"), Relaxed);
+        None
+    });
+    // As a file of another file system, whose numbers are not those of this one.
+    let answer = Box::new(|what: &str, name: &[u8], node: InodeInfo| match (what, name) {
+        ("lookup", b"other") => InodeInfo { inode: 77, kind: Kind::Other },
+        ("lookup", b"file") => InodeInfo { inode: 77, kind: Kind::File },
+        _ => node,
+    });
+    let fixture = Fixture::new(fault, answer);
+    fixture.mount.rename(b"/d/file", b"/d/other").unwrap();
+    assert_eq!(renamed.load(Relaxed), 1, "the backend decides");
+}
+
 #[test]
 fn another_mount_may_be_dropped_in_a_call_of_the_backend() {
     let (tell, told) = mpsc::channel();

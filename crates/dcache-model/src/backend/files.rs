@@ -4,7 +4,8 @@
 //! it looked up, created or linked, because the trait [`Backend`] names inodes by number.
 //!
 //! A change must keep `paths` in step with each rename and removal: a rename also changes the paths
-//! of all inodes below.
+//! of all inodes below, so no other call may use a path meanwhile. The cache excludes only calls in
+//! the directories of the two names.
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -30,7 +31,8 @@ use std::path::{Path, PathBuf};
 ///
 /// The paths are not bounded, and the cache's limits do not count them: one path is kept for each
 /// name that was looked up, created or linked, until the name is removed or replaced through this
-/// backend. A rename takes time in proportion to the number of paths.
+/// backend. A rename takes time in proportion to the number of paths, and waits for
+/// all other calls of the backend.
 #[derive(Debug)]
 pub struct Files {
     root: InodeInfo,
@@ -39,6 +41,8 @@ pub struct Files {
     /// The known paths of each inode that was looked up, created or linked, and of the root: at
     /// least one, the newest last. A directory has one path, a file one for each hard link.
     paths: RwLock<HashMap<u64, Vec<PathBuf>>>,
+    /// Held shared while a path is used, exclusively by a rename. Locked before `paths`.
+    renames: RwLock<()>,
 }
 
 impl Files {
@@ -54,7 +58,7 @@ impl Files {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let paths = [(node.inode, vec![root.to_path_buf()])].into();
-        Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths) })
+        Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths), renames: RwLock::new(()) })
     }
 
     /// Returns the path of `name` in the directory `dir`. An error if `dir` has no known path.
@@ -89,6 +93,7 @@ impl Backend for Files {
     }
 
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
+        let _paths_stay = self.renames.read();
         let path = self.path(dir, name)?;
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.dev() != self.device => Ok(Some(self.node(&meta))),
@@ -99,6 +104,7 @@ impl Backend for Files {
     }
 
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo> {
+        let _paths_stay = self.renames.read();
         let path = self.path(dir, name)?;
         match kind {
             Kind::File => drop(fs::File::create_new(&path)?),
@@ -110,6 +116,7 @@ impl Backend for Files {
     }
 
     fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {
+        let _paths_stay = self.renames.read();
         let path = self.path(dir, name)?;
         let meta = fs::symlink_metadata(&path)?;
         if meta.is_dir() {
@@ -129,6 +136,7 @@ impl Backend for Files {
     }
 
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
+        let _alone = self.renames.write();
         let (old, new) = (self.path(from.0, from.1)?, self.path(to.0, to.1)?);
         let inode = |path: &Path| fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
         let is_one_file = inode(&old).is_some_and(|there| inode(&new) == Some(there));
@@ -151,6 +159,7 @@ impl Backend for Files {
     }
 
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
+        let _paths_stay = self.renames.read();
         let new = self.path(dir, name)?;
         let known = self.paths.read().get(&file).cloned().unwrap_or_default();
         // A path whose file was removed or replaced without this backend is skipped.
@@ -162,6 +171,7 @@ impl Backend for Files {
     }
 
     fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
+        let _paths_stay = self.renames.read();
         let path = self.paths.read().get(&dir).and_then(|known| known.last()).cloned();
         let path = path.ok_or(io::ErrorKind::NotFound)?;
         let mut names = Vec::new();

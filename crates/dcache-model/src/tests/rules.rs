@@ -267,6 +267,10 @@ fn errors_carry_the_path() {
     use std::io::ErrorKind as Io;
     let mount = &fixture.mount;
     assert_eq!(kind(mount.lookup(b"/file/x").map(drop), b"/file/x"), Io::NotADirectory);
+    for path in [&b"/file/"[..], b"/file/.", b"/file/./", b"/file//./."] {
+        assert_eq!(kind(mount.lookup(path).map(drop), path), Io::NotADirectory);
+    }
+    assert!(mount.lookup(b"/dir/./").unwrap().is_some() && mount.lookup(b"/./").unwrap().is_some());
     assert_eq!(kind(mount.lookup(b"").map(drop), b""), Io::InvalidInput);
     assert_eq!(kind(mount.lookup(b"/a\0").map(drop), b"/a\0"), Io::InvalidInput);
     assert_eq!(kind(mount.lookup(&[b'x'; 256]).map(drop), &[b'x'; 256]), Io::InvalidInput);

@@ -135,3 +135,25 @@ fn a_rename_between_two_names_of_a_file_keeps_both() {
     files.link(file, root, name(b"c")).unwrap();
     assert_eq!(files.lookup(root, name(b"a")).unwrap().unwrap().inode, file);
 }
+
+#[test]
+fn a_rename_above_does_not_hide_a_file() {
+    let scratch = Scratch::new("renames");
+    fs::create_dir_all(scratch.0.join("a/b")).unwrap();
+    fs::write(scratch.0.join("a/b/f"), "").unwrap();
+    let files = Files::open(&scratch.0).unwrap();
+    let root = files.root().unwrap().inode;
+    let a = files.lookup(root, name(b"a")).unwrap().unwrap().inode;
+    let b = files.lookup(a, name(b"b")).unwrap().unwrap().inode;
+    std::thread::scope(|scope| {
+        let renamer = scope.spawn(|| {
+            for _ in 0..500 {
+                files.rename((root, name(b"a")), (root, name(b"x"))).unwrap();
+                files.rename((root, name(b"x")), (root, name(b"a"))).unwrap();
+            }
+        });
+        while !renamer.is_finished() {
+            assert!(files.lookup(b, name(b"f")).unwrap().is_some(), "the file was there all the time");
+        }
+    });
+}
