@@ -52,6 +52,9 @@ use crate::traffic::connection_permit::TenantPermit;
 /// starve. `settings/memcached_flags.rs`, the server's README and
 /// `src/tests/compatibility/names.rs` (`-R`, `conn_yields`) state the number.
 const READS_PER_TURN: u32 = 16;
+/// After this many commands that are not plain, the task yields, too: an append to a large value
+/// takes 18 bytes of input, and copies all of the value.
+const COMMANDS_PER_TURN: u32 = 20;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
 /// server shuts down. A stream that is not plain begins with the handshake of TLS, if that is on.
@@ -253,8 +256,7 @@ impl Connection {
                     break;
                 }
                 if reads == READS_PER_TURN {
-                    self.session.counts.count(Counter::ConnYields);
-                    tokio::task::yield_now().await;
+                    self.yield_turn().await;
                     break;
                 }
                 reads += 1;
@@ -389,6 +391,7 @@ impl Connection {
     async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
+        let mut commands = 0;
         let mut next = ControlFlow::Continue(());
         if self.spoken != Spoken::Text && self.is_binary() {
             // Boxed: connections of the text protocol would hold room for it.
@@ -433,6 +436,7 @@ impl Connection {
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
                 self.sent = Some(line[..line.len().min(SENT_BYTES_MAX)].into());
             }
+            commands += u32::from(!matches!(step, Step::Plain(_)));
             next = match step {
                 Step::More => break,
                 _ if !admit(&mut self.session, &step) => self.after_refusal(),
@@ -482,10 +486,20 @@ impl Connection {
             if !self.session.pause.is_zero() {
                 break;
             }
+            if commands == COMMANDS_PER_TURN {
+                commands = 0;
+                self.yield_turn().await;
+            }
         }
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
+    }
+
+    /// Lets other connections of the thread run.
+    async fn yield_turn(&mut self) {
+        self.session.counts.count(Counter::ConnYields);
+        tokio::task::yield_now().await;
     }
 
     /// Returns whether the client speaks the binary protocol. If the first byte is to tell, it has

@@ -164,10 +164,12 @@ impl Server {
     }
 
     /// Flushes the store at the time `exptime`. If that is now, resolves when the memory has been
-    /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed.
+    /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed. A
+    /// time so far ahead that it never comes only cancels.
     pub async fn flush(self: &Arc<Self>, exptime: i64) {
-        let later = match Expiry::of(exptime) {
-            Expiry::Never | Expiry::Past => None,
+        let (later, is_now) = match Expiry::of(exptime) {
+            Expiry::Never if exptime > 0 => (None, false),
+            Expiry::Never | Expiry::Past => (None, true),
             Expiry::In(time) => {
                 let server = Arc::downgrade(self);
                 let task = tokio::spawn(async move {
@@ -177,10 +179,9 @@ impl Server {
                         tokio::spawn(async move { server.flush_now().await });
                     }
                 });
-                Some(task.abort_handle())
+                (Some(task.abort_handle()), false)
             }
         };
-        let is_now = later.is_none();
         if let Some(before) = std::mem::replace(&mut *self.delayed_flush.lock(), later) {
             before.abort();
         }

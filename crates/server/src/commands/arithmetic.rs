@@ -80,8 +80,10 @@ pub(super) fn calculate(old: &Value, delta: Delta, given: Option<u64>, server: &
         true => before.wrapping_add(delta.amount),
         false => before.saturating_sub(delta.amount),
     };
-    let text = format!("{after:<width$}", width = old.len());
-    let data = Data::copy(text.as_bytes(), &server.piece_pool);
+    // Padded by hand: the width of `format!` is at most 65,535.
+    let mut text = after.to_string().into_bytes();
+    text.resize(text.len().max(old.len()), b' ');
+    let data = Data::copy(&text, &server.piece_pool);
     // As in memcached: a number of the same length keeps the flags and the fetched bit of the old
     // value, as if it were changed in place; a longer number is a new value.
     let stays = data.len() == old.len();

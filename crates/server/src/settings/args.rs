@@ -252,6 +252,11 @@ impl Args {
             return Err("-U: UDP is not supported; leave the flag out, or set -U 0".into());
         }
         let users = self.auth_file.as_deref().map(|path| Users::read(path, delimiter)).transpose()?;
+        if users.is_some() && listen.iter().any(|address| address.tenant.is_some()) {
+            return Err(
+                "-l: a tag restricts clients to one tenant, and users (-Y) log in as others: use one of them".into()
+            );
+        }
         let extended = extended::parse(&self.extended)?;
         let tls = extended.tls.settings(self.tls > 0)?;
         let without_effect = self.memcached.without_effect()?;
@@ -493,5 +498,17 @@ mod tests {
             let error = settings(flags).unwrap_err();
             assert!(error.contains(words), "{flags:?} gave {error:?}");
         }
+    }
+
+    #[test]
+    fn users_and_an_address_of_one_tenant_exclude_each_other() {
+        let path = std::env::temp_dir().join(format!("lowwater-users-{}", std::process::id()));
+        std::fs::write(&path, "shop:secret\n").unwrap();
+        let users = path.to_str().unwrap();
+        let of_one = settings(&["-Y", users, "-l", "tag_shop_:localhost"]);
+        let of_all = settings(&["-Y", users, "-l", "localhost"]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(of_one.unwrap_err().contains("users (-Y)"));
+        assert!(of_all.is_ok());
     }
 }

@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use lowwater::ByteSize;
+use lowwater::{ByteSize, Memcg};
 
 use super::traffic_limits::TrafficLimits;
 use crate::protocol::item::KEY_BYTES_MAX;
@@ -160,7 +160,28 @@ pub fn check_tenant_name(name: &str, delimiter: u8) -> Result<(), String> {
     if name.len() > KEY_BYTES_MAX - 1 {
         return Err(format!("longer than {} bytes: a key has {KEY_BYTES_MAX} at most", KEY_BYTES_MAX - 1));
     }
+    let group_bytes = group_name(name.as_bytes()).len();
+    if group_bytes > Memcg::NAME_MAX {
+        return Err(format!(
+            "its group's name has {group_bytes} bytes, with %XX for each that is not visible ASCII, and {} at most",
+            Memcg::NAME_MAX
+        ));
+    }
     Ok(())
+}
+
+/// Returns the name of the group of the tenant with this prefix. Different prefixes have different
+/// names, as `%` is written as `%25`.
+pub fn group_name(prefix: &[u8]) -> String {
+    let mut name = String::with_capacity(prefix.len());
+    for &byte in prefix {
+        if byte.is_ascii_graphic() && !b"%/:".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    name
 }
 
 #[cfg(test)]
@@ -175,6 +196,13 @@ mod tests {
             Limits { low: ByteSize::mib(8), high: ByteSize::mib(16), max: ByteSize::mib(32), ..Limits::default() };
         let search = Limits { min: ByteSize::kib(1), ..Limits::default() };
         assert_eq!(tenants, [("shop".to_owned(), shop), ("search".to_owned(), search)]);
+    }
+
+    #[test]
+    fn a_name_must_fit_into_its_groups_name() {
+        assert!(check_tenant_name(&"\u{4e00}".repeat(28), b':').is_ok());
+        let why = check_tenant_name(&"\u{4e00}".repeat(29), b':').unwrap_err();
+        assert!(why.contains("has 261 bytes"), "{why}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use lowwater::{ByteSize, Memcg, Runtime};
 use parking_lot::Mutex;
 
 use crate::find_byte::find_byte;
-use crate::settings::limits::{Limits, DEFAULT_TENANT};
+use crate::settings::limits::{group_name, Limits, DEFAULT_TENANT};
 use crate::traffic::Traffic;
 
 /// The maximum number of tenants: memcached's bound on prefixes.
@@ -80,7 +80,7 @@ impl Tenants {
     /// A sentence, if there are more than [`TENANTS_MAX`] tenants, or the runtime cannot create a
     /// tenant's group.
     pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)], evict: bool) -> Result<Self, String> {
-        let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
+        let tenant = |name: &str| match runtime.group(&group_name(name.as_bytes())) {
             Ok(group) => Ok(Arc::new(Tenant::new(group, evict))),
             Err(why) => Err(format!("tenant {name}: {why}")),
         };
@@ -164,7 +164,7 @@ impl Tenants {
             return None;
         }
         // An error means that the name is too long, or that there are no group ids left.
-        let group = self.runtime.group(&shown(name)).ok()?;
+        let group = self.runtime.group(&group_name(name)).ok()?;
         let tenant = Arc::new(Tenant::new(group, self.evict));
         self.by_prefix.insert(name.into(), Arc::clone(&tenant));
         // Relaxed: the count guards no other memory.
@@ -252,20 +252,6 @@ impl Tenant {
         let mut above = std::iter::successors(self.group.parent(), |group| group.parent());
         fits(&self.group, self.limits.lock().max) && above.all(|group| fits(group, group.max()))
     }
-}
-
-/// Returns the name of the group of the tenant with this prefix. Different prefixes have different
-/// names, as `%` is written as `%25`.
-fn shown(prefix: &[u8]) -> String {
-    let mut name = String::with_capacity(prefix.len());
-    for &byte in prefix {
-        if byte.is_ascii_graphic() && !b"%/:".contains(&byte) {
-            name.push(char::from(byte));
-        } else {
-            name.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    name
 }
 
 #[cfg(test)]

@@ -171,6 +171,41 @@ fn the_last_flush_counts() {
 }
 
 #[test]
+fn a_flush_that_never_comes_only_cancels_another() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("flush_all 1\r\n", "OK\r\n");
+    // A time in ms, as clients pass by mistake.
+    client.exchange("flush_all 1790000000000\r\n", "OK\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.exchange("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn numbers_of_any_length_can_be_counted() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for length in [65_535, 65_536, 200_000] {
+        let text = format!("1{}", " ".repeat(length - 1));
+        client.exchange(&format!("set n 0 0 {length}\r\n{text}\r\n"), "STORED\r\n");
+        client.exchange("incr n 1\r\nma n\r\ndecr n 2\r\n", "2\r\nHD\r\n1\r\n");
+        client.exchange("get n\r\n", &format!("VALUE n 0 {length}\r\n{text}\r\nEND\r\n"));
+    }
+}
+
+#[test]
+fn a_client_with_many_slow_commands_yields_to_others() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.exchange(&"append k 0 0 0\r\n\r\n".repeat(200), &"STORED\r\n".repeat(200));
+    let yields: u64 = client.stat("stats", "conn_yields").parse().unwrap();
+    // The commands of up to a few reads begin to be counted anew.
+    assert!(yields >= 5, "{yields} yields in 200 commands");
+}
+
+#[test]
 fn a_flush_takes_effect_at_once_and_delays_no_other_client() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();

@@ -262,7 +262,7 @@ pub const STATS: &[(&str, Verdict)] = &[
     ("listen_disabled_num", Differs("always 0: clients above the limit are refused")),
     ("time_in_listen_disabled_us", Differs("always 0: clients above the limit are refused")),
     ("threads", Same),
-    ("conn_yields", Differs("yields after 16 full reads")),
+    ("conn_yields", Differs("after 16 full reads or 20 slow commands")),
     ("hash_power_level", Absent("another index")),
     ("hash_bytes", Absent("`stats slabs` has entries and index together")),
     ("hash_is_expanding", Absent("another index")),
