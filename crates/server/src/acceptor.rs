@@ -45,16 +45,42 @@ pub struct Listeners {
     http: Option<TcpListener>,
 }
 
+/// The last steps of a server. Until then it keeps its PID file, and the lock of `--save-file`.
+#[derive(Debug)]
+pub struct Ending {
+    server: Arc<Server>,
+    how: Stop,
+    save_file: Option<Arc<SaveFile>>,
+    #[cfg(unix)]
+    _pid_file: Option<start::PidFile>,
+}
+
+impl Ending {
+    /// Saves the values, if there is a file for them, and SIGTERM, SIGUSR1 or `shutdown graceful`
+    /// has ended the server. The workers must have ended: what a client changes after the save
+    /// began would be lost, although it was answered.
+    ///
+    /// # Errors
+    ///
+    /// A message for the user, if the values cannot be saved.
+    pub fn finish(self) -> Result<(), String> {
+        match (self.how, &self.save_file) {
+            (Stop::Save, Some(file)) => snapshot::save_and_log(&self.server, file),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Serves until SIGTERM, SIGINT, SIGUSR1 or the command `shutdown`; where there are no unix
 /// signals, until Ctrl-C or `shutdown`. SIGHUP reads the files of the settings again. Values are
-/// loaded before the first client is accepted, and saved after the last one has left, if SIGTERM,
-/// SIGUSR1 or `shutdown graceful` ends the server.
+/// loaded before the first client is accepted. The caller ends the workers, and then finishes the
+/// [`Ending`], which saves the values.
 ///
 /// # Errors
 ///
-/// A message for the user, if an address cannot be listened on, the cache cannot be created, a file
-/// of the settings cannot be used, or the values cannot be saved.
-pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
+/// A message for the user, if an address cannot be listened on, the cache cannot be created, or a
+/// file of the settings cannot be used.
+pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending, String> {
     let signal = stop_signal()?;
     let inherited = inherited()?;
     let (server, listeners) = match inherited.is_empty() {
@@ -74,10 +100,12 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
     // must not replace the first one's file.
     let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);
     #[cfg(unix)]
-    let _pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
+    let pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
     let reloads = reload::on_hangup(Arc::clone(&server))?;
     // The last step that can fail: it removes the file of the values.
-    with_save_file(&server, save_file.as_ref(), snapshot::load_and_log).await?;
+    if let Some(file) = save_file.clone() {
+        on_blocking_thread(&server, move |server| snapshot::load_and_log(server, &file)).await??;
+    }
     banner::print(&server);
     #[cfg(unix)]
     start::end_start(&server.settings);
@@ -94,10 +122,14 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
     run(&server, listeners, round_robin, stopped).await;
     #[cfg(unix)]
     notify(&server, service_manager::State::Stopping);
-    match how {
-        Stop::Save => with_save_file(&server, save_file.as_ref(), snapshot::save_and_log).await,
-        Stop::Discard => Ok(()),
-    }
+    server.end();
+    Ok(Ending {
+        server,
+        how,
+        save_file,
+        #[cfg(unix)]
+        _pid_file: pid_file,
+    })
 }
 
 /// Tells the service manager a state, if there is one.
@@ -124,16 +156,6 @@ async fn on_blocking_thread<T: Send + 'static>(
 /// Locks the file of `--save-file`, if there is one.
 fn lock_save_file(server: &Server) -> Result<Option<SaveFile>, String> {
     server.settings.save_file.as_deref().map(SaveFile::lock).transpose()
-}
-
-/// Runs `work` with the file of `--save-file`, if there is one.
-async fn with_save_file(
-    server: &Arc<Server>,
-    file: Option<&Arc<SaveFile>>,
-    work: fn(&Server, &SaveFile) -> Result<(), String>,
-) -> Result<(), String> {
-    let Some(file) = file.cloned() else { return Ok(()) };
-    on_blocking_thread(server, move |server| work(server, &file)).await?
 }
 
 /// Returns the listeners that the service manager has opened.

@@ -355,6 +355,8 @@ impl Connection {
         {
             return Ok(false);
         }
+        // Once for all commands of a read, which take no time; their replies need another check.
+        session.check_not_ended()?;
         session.output.set_trace(false);
         let (mut used, mut is_all) = (0, false);
         while !session.output.is_full() {
@@ -404,6 +406,7 @@ impl Connection {
         let is_logged = self.session.server.verbosity() > 0;
         self.session.output.set_trace(is_logged);
         while next.is_continue() && used < self.input.len() {
+            self.session.check_not_ended()?;
             if let Some(login) = &mut self.login {
                 let (taken, step) = login.step(&self.input[used..]);
                 used += taken;

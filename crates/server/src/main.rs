@@ -171,7 +171,8 @@ fn run(settings: settings::Settings) -> Result<(), String> {
     net::descriptors::allow(settings.connections_max, settings.threads)?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
-    let outcome = workers.run(acceptor::serve(settings, workers.round_robin()));
+    let ending = workers.run(acceptor::serve(settings, workers.round_robin()));
+    // Before the values are saved: a command that is answered must be in the file.
     workers.end(server::CLOSE_TIME_MAX);
-    outcome
+    ending?.finish()
 }

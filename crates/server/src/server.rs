@@ -7,7 +7,7 @@
 //! A change must ensure that no other lock is held across an `await`.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,8 @@ pub struct Server {
     idle: Notify,
     /// A client's request to end the server; `None` until there is one.
     stop: watch::Sender<Option<Stop>>,
+    /// Whether the clients' time to end is over.
+    has_ended: AtomicBool,
 }
 
 impl Server {
@@ -123,6 +125,7 @@ impl Server {
             last_sizes: LastSizes::default(),
             idle: Notify::new(),
             stop: watch::Sender::new(None),
+            has_ended: AtomicBool::new(false),
             settings,
         })
     }
@@ -138,6 +141,19 @@ impl Server {
         // The sender lives as long as `self`, so there is no error.
         let request = requests.wait_for(Option::is_some).await;
         request.ok().and_then(|how| *how).unwrap_or(Stop::Discard)
+    }
+
+    /// Ends the service: no connection runs another command or writes another reply.
+    pub fn end(&self) {
+        // Relaxed: the values are saved after the workers have ended, which orders their changes;
+        // one that did not end has had `CLOSE_TIME_MAX`, in which the flag has reached it.
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the service has [ended](Self::end).
+    pub fn has_ended(&self) -> bool {
+        // Relaxed: see `end`.
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Returns the number of open connections.

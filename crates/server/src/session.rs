@@ -70,11 +70,22 @@ impl Session {
         Ok(())
     }
 
+    /// Returns an error if the service has ended. The values may then be in the file of
+    /// `--save-file` already: a later command must not be run, and its reply not be written.
+    pub fn check_not_ended(&self) -> io::Result<()> {
+        match self.server.has_ended() {
+            true => Err(io::Error::other("the server has ended")),
+            false => Ok(()),
+        }
+    }
+
     /// Publishes the counts, and writes the replies that the socket accepts at once. Returns
     /// whether these are all.
     pub fn try_flush(&mut self) -> io::Result<bool> {
         // First: see the module.
         self.publish_counts();
+        // After the commands and not only before them: one may have run for long.
+        self.check_not_ended()?;
         let before = self.output.unwritten();
         let is_written = self.output.try_write(|slices| self.stream.try_write(slices))?;
         self.note_written(before - self.output.unwritten());

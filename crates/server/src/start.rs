@@ -122,24 +122,24 @@ fn text(why: std::io::Error) -> String {
 
 /// A file with the id of this process, removed on drop.
 #[derive(Debug)]
-pub struct PidFile<'a>(&'a Path);
+pub struct PidFile(PathBuf);
 
-impl<'a> PidFile<'a> {
+impl PidFile {
     /// Writes the file.
     ///
     /// # Errors
     ///
     /// A sentence with the file and the reason.
-    pub fn write(path: &'a Path) -> Result<Self, String> {
+    pub fn write(path: &Path) -> Result<Self, String> {
         let written = std::fs::write(path, format!("{}\n", std::process::id()));
-        written.map(|()| Self(path)).map_err(|why| format!("-P: {}: {why}", path.display()))
+        written.map(|()| Self(path.to_owned())).map_err(|why| format!("-P: {}: {why}", path.display()))
     }
 }
 
-impl Drop for PidFile<'_> {
+impl Drop for PidFile {
     fn drop(&mut self) {
         // An error means that the file was removed already, or that the user may not remove it.
-        let _ = std::fs::remove_file(self.0);
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

@@ -31,6 +31,7 @@ impl Connection {
         let is_logged = self.session.server.verbosity() > 0;
         self.session.output.set_trace(is_logged);
         while next.is_continue() && used < self.input.len() {
+            self.session.check_not_ended()?;
             let Self { session, decoder, input, login, sasl, sent, .. } = self;
             let Some(decoder) = decoder.binary() else { break };
             let is_logged_in = login.is_none() || *sasl == SaslState::LoggedIn;

@@ -52,3 +52,37 @@ fn a_server_closes_within_two_seconds_with_any_clients() {
     // `CLOSE_TIME_MAX`, half a second.
     assert!(took < enough, "it took {took:?}");
 }
+
+/// A worker that was stuck when its time was over, and goes on during the save.
+#[test]
+fn no_command_is_run_or_answered_after_the_end() {
+    let server = TestServer::start(|_| {});
+    let set = "set k 0 0 1\r\nx\r\n";
+    // A plain command, another one, the rest of a value, one of the binary protocol, and one that
+    // follows a command that still runs.
+    let requests = [
+        &b"set k 0 0 1\r\ny\r\n"[..],
+        b"delete k\r\n",
+        b"y\r\n",
+        b"\x80\x04\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0k",
+        b"",
+    ];
+    let mut clients: Vec<_> = requests.iter().map(|_| server.connect()).collect();
+    clients[0].exchange(set, "STORED\r\n");
+    for n in [1, 2, 4] {
+        clients[n].exchange("mn\r\n", "MN\r\n");
+    }
+    clients[2].0.write_all(b"set k 0 0 1\r\n").unwrap();
+    clients[2].wait_until_received();
+    let crawl_lock = server.server.crawl_lock.blocking_lock();
+    clients[4].0.write_all(b"lru_crawler crawl all\r\nset k 0 0 1\r\ny\r\n").unwrap();
+    clients[4].wait_until_received();
+    server.server.end();
+    drop(crawl_lock);
+    for (client, request) in clients.iter_mut().zip(requests) {
+        client.0.write_all(request).unwrap();
+        assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0, "{}", request.escape_ascii());
+    }
+    let value: Vec<u8> = server.server.store.peek(b"k").unwrap().pieces().flatten().copied().collect();
+    assert_eq!(value, b"x");
+}

@@ -3,13 +3,14 @@
 //! The server runs as a process, is ended in each possible way, and is started again on the same
 //! file. An end that does not save must leave no file, since its values would be outdated.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::{kill_process, Signal};
 
-use super::server::{exchange, Server};
+use super::server::{exchange, until, Server};
 
 /// The path of a file that does not exist yet. The file is removed on drop, and so are the files
 /// whose names the server derives from the path.
@@ -70,6 +71,35 @@ fn values_survive_a_restart_by_a_signal_or_a_command() {
         assert_eq!(get(&server, "b"), "VALUE b 0 3\r\nabc\r\nEND\r\n");
         assert!(!file.0.exists(), "a crash must not bring old values back");
     }
+}
+
+/// A client that reads nothing has a `delete` behind replies that its socket cannot hold. It reads
+/// when the save has begun: either there is no answer, or the value is not in the file.
+#[test]
+fn a_delete_that_is_answered_is_in_the_file() {
+    let file = File::new("answered");
+    let flags = ["-m", "128", "--save-file", file.path()];
+    let mut server = Server::start(&flags);
+    let mut client = server.connect();
+    exchange(&client, "set x 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    // 60 MB, whose save takes far longer than the replies.
+    let value = "v".repeat(1_000_000);
+    for n in 0..60 {
+        exchange(&client, &format!("set v{n} 0 0 1000000\r\n{value}\r\n"), "STORED\r\n").unwrap();
+    }
+    client.write_all(format!("{}delete x\r\n", "get v1\r\n".repeat(16)).as_bytes()).unwrap();
+    // The first reply has begun, so the server has read all commands.
+    client.read_exact(&mut [0; 1]).unwrap();
+    kill_process(server.process(), Signal::TERM).unwrap();
+    let new = PathBuf::from(format!("{}.new.{}", file.path(), server.process().as_raw_nonzero()));
+    until("the save begins", || new.exists() || file.0.exists());
+    let mut replies = Vec::new();
+    // An error means that the server has cut the client off.
+    let _ = client.read_to_end(&mut replies);
+    assert!(server.wait().success());
+    let server = Server::start(&flags);
+    let is_deleted = get(&server, "x") == "END\r\n";
+    assert_eq!(replies.ends_with(b"DELETED\r\n"), is_deleted, "{} bytes of replies", replies.len());
 }
 
 #[test]
