@@ -8,10 +8,10 @@
 //!
 //! Each connection has a thread that waits in `ppoll` for a reply or the next intended time,
 //! whichever is first. The delay from the intended to the actual send is part of the latency and is
-//! printed, `send_delay_p50_us` and `send_delay_p99_us`. On Linux it is the wait for a processor and
-//! some us for the timer ([`set_timer_slack`]): with 2 processors shared with other programs, the
-//! median was 9 to 37 us. A median above 60 us shows that the loader has too little processor time
-//! for the rate.
+//! printed, `send_delay_p50_us` and `send_delay_p99_us`. On Linux it is the wait for a processor
+//! and some us for the timer ([`set_timer_slack`]): with 2 processors shared with other programs,
+//! the median was 9 to 37 us. A median above 60 us shows that the loader has too little processor
+//! time for the rate.
 //!
 //! With `--spin` one thread drives all connections and never sleeps, so that the loader adds almost
 //! no delay: for a loader with a processor of its own, since it would take the server's.
