@@ -130,7 +130,7 @@ refuse -k
 refuse --save-file /nonexistent/folder/file
 refuse -S
 refuse -e "$scratch/memory"
-refuse -B binary
+refuse -B udp
 refuse -c 9000000000000000000
 refuse -P /nonexistent/pid
 refuse -d -P /nonexistent/pid
