@@ -48,6 +48,13 @@ pub enum Stop {
     Discard,
 }
 
+/// A `flush_all` that is to take effect later.
+#[derive(Debug)]
+struct DelayedFlush {
+    due: Instant,
+    task: AbortHandle,
+}
+
 /// The state that all connections share.
 #[derive(Debug)]
 pub struct Server {
@@ -79,8 +86,8 @@ pub struct Server {
     pub history: History,
     /// The tenants that `/metrics` lists.
     pub listed_tenants: ListedTenants,
-    /// The task of a `flush_all` with a delay.
-    delayed_flush: Mutex<Option<AbortHandle>>,
+    /// The `flush_all` with a delay that is not over.
+    delayed_flush: Mutex<Option<DelayedFlush>>,
     /// Held during a crawl: only one crawl runs at a time.
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
     /// The counts of the last `stats sizes`.
@@ -187,23 +194,32 @@ impl Server {
             Expiry::Never if exptime > 0 => (None, false),
             Expiry::Never | Expiry::Past => (None, true),
             Expiry::In(time) => {
-                let server = Arc::downgrade(self);
+                let (server, due) = (Arc::downgrade(self), Instant::now() + time);
                 let task = tokio::spawn(async move {
                     timers::sleep(time).await;
                     if let Some(server) = server.upgrade() {
+                        server.store.flush();
+                        // Afterwards: a save in between finds either the flush or its time.
+                        server.delayed_flush.lock().take_if(|flush| flush.due == due);
                         // In a task of its own: a later `flush_all` aborts the delayed task.
-                        tokio::spawn(async move { server.flush_now().await });
+                        tokio::spawn(async move { server.crawl(Store::drop_flushed).await });
                     }
                 });
-                (Some(task.abort_handle()), false)
+                (Some(DelayedFlush { due, task: task.abort_handle() }), false)
             }
         };
         if let Some(before) = std::mem::replace(&mut *self.delayed_flush.lock(), later) {
-            before.abort();
+            before.task.abort();
         }
         if is_now {
             self.flush_now().await;
         }
+    }
+
+    /// Returns the time until a delayed flush, if there is one.
+    pub fn flush_left(&self) -> Option<Duration> {
+        let delayed = self.delayed_flush.lock();
+        delayed.as_ref().map(|flush| flush.due.saturating_duration_since(Instant::now()))
     }
 
     async fn flush_now(self: &Arc<Self>) {

@@ -53,7 +53,7 @@ pub struct LoadCounts {
 /// step, the sync of the folder, has failed: then the new file has replaced it.
 pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     let begun = Instant::now();
-    let saved = save(&server.store, file).map_err(|why| file.error(why))?;
+    let saved = save(server, file).map_err(|why| file.error(why))?;
     server.log(0, format_args!("saved {saved} values to {} in {:.1?}", file.path().display(), begun.elapsed()));
     Ok(())
 }
@@ -100,17 +100,18 @@ pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Saves all values of `store`, and returns their number.
-fn save(store: &Store, file: &SaveFile) -> io::Result<u64> {
+/// Saves all values of `server`, and returns their number. Those that a delayed `flush_all` is to
+/// remove expire when it is due.
+fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
     let new = file.create()?;
-    let saved = write(store, new.file())?;
+    let saved = write(&server.store, server.flush_left(), new.file())?;
     new.replace(file)?;
     Ok(saved)
 }
 
-fn write(store: &Store, to: impl Write) -> io::Result<u64> {
+fn write(store: &Store, left_max: Option<Duration>, to: impl Write) -> io::Result<u64> {
     let mut chunks = ChunkWriter::new(to, unix_millis())?;
-    let saved = store.save(|value, left, heat| {
+    let saved = store.save(left_max, |value, left, heat| {
         item::encode(value, left, heat, chunks.item());
         chunks.end_item()
     })?;

@@ -54,7 +54,7 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
     before.read(b"plain", |_| ());
     let serial = before.peek(b"shop:large").unwrap().unique();
     let mut file = Vec::new();
-    assert_eq!(write(&before, &mut file).unwrap(), 4);
+    assert_eq!(write(&before, None, &mut file).unwrap(), 4);
     drop(before);
 
     // The same values, in a file that was saved ten seconds ago.
@@ -97,7 +97,31 @@ fn flushed_values_are_not_saved() {
     before.flush();
     put(&before, &pool, "b", b"abc", Expiry::Never, None);
     let mut file = Vec::new();
-    assert_eq!(write(&before, &mut file).unwrap(), 1);
+    assert_eq!(write(&before, None, &mut file).unwrap(), 1);
+}
+
+#[test]
+fn no_value_is_saved_for_longer_than_the_most_time() {
+    let (before, pool) = store(&[]);
+    put(&before, &pool, "never", b"abc", Expiry::Never, None);
+    put(&before, &pool, "long", b"abc", Expiry::In(Duration::from_secs(1000)), None);
+    put(&before, &pool, "short", b"abc", Expiry::In(Duration::from_secs(10)), None);
+    let max = Duration::from_secs(100);
+    let mut lefts = Vec::new();
+    let save = |value: &Value, left: Option<Duration>, _| {
+        lefts.push((value.key().to_vec(), left.unwrap()));
+        Ok::<(), io::Error>(())
+    };
+    before.save(Some(max), save).unwrap();
+    for (key, left) in lefts {
+        assert!(if key == b"short" { left <= Duration::from_secs(10) } else { left == max }, "{left:?}");
+    }
+    // A flush that is due: the values are saved, and none of them does not expire.
+    let save = |_: &Value, left: Option<Duration>, _| {
+        assert_eq!(left, Some(Duration::from_millis(1)));
+        Ok::<(), io::Error>(())
+    };
+    assert_eq!(before.save(Some(Duration::ZERO), save).unwrap(), 3);
 }
 
 #[test]
@@ -113,7 +137,7 @@ fn the_most_used_values_stay_when_loaded_into_less_memory() {
         (0..12_000).filter(|n| used(*n)).for_each(|n| drop(before.find(format!("k{n}").as_bytes())));
     }
     let mut file = Vec::new();
-    assert_eq!(write(&before, &mut file).unwrap(), 12_000);
+    assert_eq!(write(&before, None, &mut file).unwrap(), 12_000);
     drop(before);
     let (after, _) = store(&["-m", "6"]);
     let (counts, outcome) = load(&after, &file[..]);
@@ -133,7 +157,7 @@ fn a_value_whose_use_count_changes_during_a_save_is_saved_once() {
     (0..300).for_each(|n| put(&before, &pool, &name(n), b"v", Expiry::Never, None));
     (0..200).for_each(|n| drop(before.find(name(n).as_bytes())));
     let (mut saved, mut heats) = (Vec::new(), Vec::new());
-    let count = before.save(|value, _, heat| {
+    let count = before.save(None, |value, _, heat| {
         saved.push(String::from_utf8(value.key().to_vec()).unwrap());
         heats.push(heat);
         if saved.len() == 100 {
@@ -160,7 +184,7 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
         put(&before, &pool, &format!("k{n}"), &value, Expiry::Never, None);
     }
     let mut file = Vec::new();
-    write(&before, &mut file).unwrap();
+    write(&before, None, &mut file).unwrap();
     // In the third chunk: a chunk ends at 1 MiB, so each has two values.
     file[2_500_000] ^= 1;
     let (after, _) = store(&[]);
@@ -225,7 +249,7 @@ fn values_above_the_bound_of_an_item_are_skipped() {
     put(&before, &pool, "large", &[b'v'; 2000], Expiry::Never, None);
     put(&before, &pool, "small", &[b'v'; 500], Expiry::Never, None);
     let mut file = Vec::new();
-    write(&before, &mut file).unwrap();
+    write(&before, None, &mut file).unwrap();
     let (after, _) = store(&["-I", "1k"]);
     let (counts, outcome) = load(&after, &file[..]);
     outcome.unwrap();
@@ -240,7 +264,7 @@ fn without_evictions_a_load_keeps_a_tenants_max() {
         put(&before, &pool, &format!("shop:{n}"), &[b'v'; 10_000], Expiry::Never, None);
     }
     let mut file = Vec::new();
-    write(&before, &mut file).unwrap();
+    write(&before, None, &mut file).unwrap();
     let (after, _) = store(&["-M"]);
     let max = ByteSize::kib(256);
     after.set_limits(&[("shop".to_owned(), Limits { max, ..Limits::default() })]).unwrap();

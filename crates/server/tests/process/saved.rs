@@ -73,6 +73,30 @@ fn values_survive_a_restart_by_a_signal_or_a_command() {
     }
 }
 
+#[test]
+fn a_delayed_flush_survives_a_restart() {
+    let file = File::new("flush");
+    let flags = ["--save-file", file.path()];
+    let restart = |server: &mut Server| {
+        kill_process(server.process(), Signal::TERM).unwrap();
+        assert!(server.wait().success());
+        *server = Server::start(&flags);
+    };
+    let mut server = Server::start(&flags);
+    let request = "set a 0 0 1\r\nx\r\nflush_all 1000\r\n";
+    exchange(&server.connect(), request, "OK\r\n").unwrap();
+    restart(&mut server);
+    let reply = exchange(&server.connect(), "mg a t\r\n", "\r\n").unwrap();
+    let left: i64 = reply.trim().strip_prefix("HD t").unwrap().parse().unwrap();
+    assert!((900..=1000).contains(&left), "{reply}");
+    // A flush that is over concerns no later value.
+    exchange(&server.connect(), "flush_all 1\r\n", "OK\r\n").unwrap();
+    until("the value is flushed", || get(&server, "a") == "END\r\n");
+    exchange(&server.connect(), "set b 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    restart(&mut server);
+    assert_eq!(exchange(&server.connect(), "mg b t\r\n", "\r\n").unwrap(), "HD t-1\r\n");
+}
+
 /// A client that reads nothing has a `delete` behind replies that its socket cannot hold. It reads
 /// when the save has begun: either there is no answer, or the value is not in the file.
 #[test]
