@@ -1,5 +1,5 @@
 //! The server as a process: file descriptors, logs, sockets of a service manager, saved values,
-//! signals, and the flags of its start.
+//! signals, memory, and the flags of its start.
 //!
 //! A change must ensure that a test belongs here only if it cannot run inside the test process.
 
@@ -11,6 +11,8 @@ mod descriptors;
 mod logs;
 #[path = "process/managed.rs"]
 mod managed;
+#[path = "process/memory.rs"]
+mod memory;
 #[path = "process/saved.rs"]
 mod saved;
 mod server;

@@ -71,6 +71,8 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
 /// usage. Flushes whenever the output is full, as there may be tens of thousands of tenants.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
+        // Made here: the client may never read, and only the pointers are kept while it does not.
+        let tenant = session.server.store.report(&tenant);
         let Limits { min, low, high, max, traffic } = tenant.limits;
         session.output.format(format_args!(
             "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={} {traffic}",

@@ -11,7 +11,7 @@
 mod cachedump;
 mod conns;
 mod cpu_time;
-mod detail;
+pub mod detail;
 mod general;
 mod items;
 mod reclaim;

@@ -79,7 +79,7 @@ pub fn text(server: &Server) -> String {
         let values = nodes().map(|(label, node)| (label, value(node)));
         page.many(&format!("lowwater_reclaimer_{name}_total"), "counter", help, "node", values);
     }
-    let tenants = server.listed_tenants.numbers(server.store.tenants());
+    let tenants = server.listed_tenants.numbers(server.store.reports());
     if !tenants.is_empty() {
         for (name, kind, help, value) in [
             ("bytes", "gauge", "Bytes charged to the tenant", (|t| t.bytes) as fn(&TenantNumbers) -> u64),

@@ -19,7 +19,7 @@ const TENANTS_MAX: usize = 20;
 
 /// Returns the state as one JSON object.
 pub fn json(server: &Server) -> Value {
-    let mut tenants = server.store.tenants();
+    let mut tenants = server.store.reports();
     tenants.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     let rest = tenants.get(TENANTS_MAX..).unwrap_or_default();
     let sum = |figure: fn(&TenantReport) -> u64| rest.iter().map(figure).sum::<u64>();

@@ -17,6 +17,7 @@
 //! 3. `verbosity` is answered; memcached does not know it.
 //! 4. `stat` with a key that only begins with a topic's name is not found.
 //! 5. SASL knows the mechanism PLAIN alone, with the users of `-Y`.
+//! 6. `stat` with `detail dump` has several replies if the dump is long.
 //!
 //! A change must ensure that an opcode stands in the one table of `opcode.rs`, and that a refused
 //! request leaves the stream in step or closes it.

@@ -83,7 +83,7 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
     let given = after.peek(b"shop:given").unwrap();
     assert_eq!((given.unique(), given.len(), given.item_flags().binary), (5, 0, true));
     assert!(after.next_serial() > given.serial().max(serial), "numbers are not assigned again");
-    let shop = after.tenants().into_iter().find(|tenant| tenant.name == "shop").unwrap();
+    let shop = after.reports().into_iter().find(|tenant| tenant.name == "shop").unwrap();
     assert_eq!(shop.items, 2, "charged to the tenant");
     // A flush covers loaded values.
     after.flush();
@@ -271,6 +271,6 @@ fn without_evictions_a_load_keeps_a_tenants_max() {
     let (counts, outcome) = load(&after, &file[..]);
     outcome.unwrap();
     assert!(counts.loaded > 5 && counts.loaded + counts.without_room == 100, "{counts:?}");
-    let shop = after.tenants().into_iter().find(|tenant| tenant.name == "shop").unwrap();
+    let shop = after.reports().into_iter().find(|tenant| tenant.name == "shop").unwrap();
     assert!(shop.bytes <= max.get() && shop.items == counts.loaded, "{} bytes, {counts:?}", shop.bytes);
 }

@@ -7,6 +7,7 @@
 //!
 //! A change must ensure that the number of prefixes stays bounded, since clients choose them.
 
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
@@ -101,24 +102,44 @@ impl PrefixStats {
         *prefixes = 0;
     }
 
-    /// Returns the lines of `stats detail dump`, sorted by prefix.
-    pub fn lines(&self) -> Vec<String> {
+    /// Returns the first `count` lines of `stats detail dump` whose prefix is above `last`, sorted
+    /// by prefix, each with its prefix; fewer if there are no more. O(all prefixes).
+    ///
+    /// In pages, so that a client that does not read its dump keeps no lines in memory. A prefix
+    /// that exists throughout is in exactly one page.
+    pub fn lines_after(&self, last: Option<&[u8]>, count: usize) -> Vec<(Box<[u8]>, String)> {
         // Relaxed: statistics that guard no other memory.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let line = |prefix: &[u8], counts: &Counts| {
-            let Counts { gets, hits, sets, deletes } = counts;
+        // The lowest prefixes so far, the highest of them on top.
+        let mut lowest: BinaryHeap<(Box<[u8]>, [u64; 4])> = BinaryHeap::new();
+        for entry in self.counts.iter() {
+            let prefix = entry.key();
+            let is_above = last.is_none_or(|last| **prefix > *last);
+            let has_room = lowest.len() < count;
+            if is_above && (has_room || lowest.peek().is_some_and(|(highest, _)| prefix < highest)) {
+                let Counts { gets, hits, sets, deletes } = entry.value();
+                if !has_room {
+                    lowest.pop();
+                }
+                lowest.push((prefix.clone(), [gets, hits, sets, deletes].map(read)));
+            }
+        }
+        let line = |(prefix, [gets, hits, sets, deletes]): (Box<[u8]>, [u64; 4])| {
             let shown = prefix.escape_ascii();
-            format!("PREFIX {shown} get {} hit {} set {} del {}", read(gets), read(hits), read(sets), read(deletes))
+            let line = format!("PREFIX {shown} get {gets} hit {hits} set {sets} del {deletes}");
+            (prefix, line)
         };
-        let mut lines: Vec<_> = self.counts.iter().map(|entry| line(entry.key(), entry.value())).collect();
-        lines.sort();
-        lines
+        lowest.into_sorted_vec().into_iter().map(line).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn lines(prefixes: &PrefixStats) -> Vec<String> {
+        prefixes.lines_after(None, TENANTS_MAX).into_iter().map(|(_, line)| line).collect()
+    }
 
     #[test]
     fn threads_do_not_exceed_the_bound_together() {
@@ -137,7 +158,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(prefixes.lines().len(), 1, "round {round}: only the first one fits");
+            assert_eq!(lines(&prefixes).len(), 1, "round {round}: only the first one fits");
         }
     }
 
@@ -153,6 +174,29 @@ mod tests {
         }
         prefixes.switch(false);
         prefixes.count(b"a:x", Outcome::Hit);
-        assert_eq!(prefixes.lines(), ["PREFIX a get 2 hit 1 set 0 del 0", "PREFIX b get 0 hit 0 set 0 del 1"]);
+        assert_eq!(lines(&prefixes), ["PREFIX a get 2 hit 1 set 0 del 0", "PREFIX b get 0 hit 0 set 0 del 1"]);
+    }
+
+    #[test]
+    fn pages_are_sorted_and_complete() {
+        let prefixes = PrefixStats::new(b':');
+        prefixes.switch(true);
+        let mut expected: Vec<Vec<u8>> = (0..1_000u32).map(|n| (n * 7 % 1_000).to_string().into_bytes()).collect();
+        expected.extend([Vec::new(), b"\xff".to_vec(), b"\xff\xff".to_vec()]);
+        for prefix in &expected {
+            prefixes.count(&[prefix, &b":k"[..]].concat(), Outcome::Set);
+        }
+        expected.sort();
+        for count in [1, 10, 17, 1_002, 1_003, 1_004] {
+            let (mut found, mut last): (Vec<Vec<u8>>, Option<Box<[u8]>>) = (Vec::new(), None);
+            loop {
+                let page = prefixes.lines_after(last.as_deref(), count);
+                assert_eq!(page.len(), count.min(expected.len() - found.len()), "pages of {count}");
+                let Some((highest, _)) = page.last() else { break };
+                last = Some(highest.clone());
+                found.extend(page.into_iter().map(|(prefix, _)| prefix.into_vec()));
+            }
+            assert_eq!(found, expected, "pages of {count}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! across a reset.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use lowwater::cache::CacheStats;
 
@@ -85,14 +86,22 @@ impl Store {
         Memory { items, entries_and_index: self.cache.footprint().get(), blocks }
     }
 
-    /// Returns the statistics of all tenants, sorted by name.
-    pub fn tenants(&self) -> Vec<TenantReport> {
-        let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();
-        tenants.sort_by(|a, b| a.name.cmp(&b.name));
+    /// Returns all tenants, sorted by name: one pointer each, so that a command may keep the list
+    /// while its client does not read.
+    pub fn tenants(&self) -> Vec<Arc<Tenant>> {
+        let mut tenants = self.tenants.all();
+        tenants.sort_by(|a, b| a.group.name().cmp(b.group.name()));
         tenants
     }
 
-    fn report(&self, tenant: &Tenant) -> TenantReport {
+    /// Returns the statistics of all tenants, sorted by name. Clients choose how many and how long
+    /// these are: keep them only until the next await.
+    pub fn reports(&self) -> Vec<TenantReport> {
+        self.tenants().iter().map(|tenant| self.report(tenant)).collect()
+    }
+
+    /// Returns the statistics of a tenant.
+    pub fn report(&self, tenant: &Tenant) -> TenantReport {
         let group = &tenant.group;
         // Relaxed: statistics that guard no other memory.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -518,3 +518,19 @@ fn a_value_without_room_is_refused_and_discarded() {
     assert_eq!(client.value_of("k").as_deref(), Some("old"), "the stream is in step");
     drop(held);
 }
+
+#[test]
+fn a_long_dump_has_several_replies() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.stats("detail on");
+    let names: Vec<String> = (0..2_500).map(|n| format!("{n:05}{}", "x".repeat(100))).collect();
+    for name in names.iter().rev() {
+        client.set(&format!("{name}:k"), "v");
+    }
+    let parts = client.stats("detail dump");
+    assert!(parts.len() > 2 && parts.iter().all(|(name, part)| name == "detailed" && part.len() < 66_000));
+    let lines: String = names.iter().map(|name| format!("PREFIX {name} get 0 hit 0 set 1 del 0\r\n")).collect();
+    let dump: String = parts.into_iter().map(|(_, part)| part).collect();
+    assert!(dump == format!("{lines}END\r\n"));
+}

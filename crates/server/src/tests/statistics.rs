@@ -277,3 +277,24 @@ fn stats_show_shrinkers_and_reclaim() {
     assert!(number(&mut client, "stats reclaim", "node0:wakeups") > 0);
     assert_eq!(number(&mut client, "stats reclaim", "limit_maxbytes"), 1 << 20);
 }
+
+#[test]
+fn long_listings_are_complete_and_sorted() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("stats detail on\r\n", "OK\r\n");
+    // More than a page of prefixes, and more text than the output holds.
+    let names: Vec<String> = (0..2_500).map(|n| format!("{n:05}{}", "x".repeat(100))).collect();
+    let stores: String = names.iter().rev().map(|name| format!("set {name}:k 0 0 1 noreply\r\nv\r\n")).collect();
+    client.exchange(&stores, "");
+    let dump: String = names.iter().map(|name| format!("PREFIX {name} get 0 hit 0 set 1 del 0\r\n")).collect();
+    client.exchange("stats detail dump\r\n", &format!("{dump}END\r\n"));
+    for (command, begin, end) in [("tenant list", "TENANT ", " min=0"), ("stats tenants", "STAT ", ":items ")] {
+        client.0.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let lines: Vec<String> =
+            std::iter::repeat_with(|| client.line()).take_while(|line| line != "END\r\n").collect();
+        let listed = lines.iter().filter_map(|line| line.strip_prefix(begin)?.split_once(end));
+        let listed: Vec<&str> = listed.map(|(name, _)| name).collect();
+        assert!(listed.iter().copied().eq(names.iter().map(String::as_str).chain(["default"])), "{command}");
+    }
+}

@@ -6,9 +6,13 @@
 use std::io;
 
 use super::super::stats;
+use super::super::stats::detail::PAGE_LINES;
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::status::Status;
 use crate::session::Session;
+
+/// A reply with a part of a dump ends with the line that reaches this length.
+const DUMP_BYTES: usize = 64 * 1024;
 
 /// Answers with the statistics of `topic`.
 pub async fn stats(
@@ -23,7 +27,7 @@ pub async fn stats(
             session.output.binary_stat(to, "", "");
             true
         }
-        Some(b"detail") => detail(session, to, argument),
+        Some(b"detail") => detail(session, to, argument).await?,
         _ => {
             session.output.set_stats_to(Some(to));
             let outcome = stats::topic_lines(session, topic).await;
@@ -37,20 +41,51 @@ pub async fn stats(
     Ok(())
 }
 
-/// As `stats detail`; the dump is the value of one name, as in memcached. Returns whether the
-/// request is known and allowed.
-fn detail(session: &mut Session, to: ReplyTo, argument: Option<&[u8]>) -> bool {
+/// As `stats detail`; the dump is the value of one name, as in memcached, or of several replies
+/// with this name if it is long. Returns whether the request is known and allowed.
+async fn detail(session: &mut Session, to: ReplyTo, argument: Option<&[u8]>) -> io::Result<bool> {
     let prefixes = &session.server.prefix_stats;
     match argument {
-        _ if !session.server.settings.dump => return false,
+        _ if !session.server.settings.dump => return Ok(false),
         Some(b"on") => prefixes.switch(true),
         Some(b"off") => prefixes.switch(false),
-        Some(b"dump") => {
-            let lines: String = prefixes.lines().iter().map(|line| format!("{line}\r\n")).collect();
-            session.output.binary_stat(to, "detailed", &format!("{lines}END\r\n"));
-        }
-        _ => return false,
+        Some(b"dump") => dump(session, to).await?,
+        _ => return Ok(false),
     }
     session.output.binary_stat(to, "", "");
-    true
+    Ok(true)
+}
+
+/// Adds the lines of all prefixes. A reply begins with its length, so all of it is in memory until
+/// it is read; hence the parts.
+async fn dump(session: &mut Session, to: ReplyTo) -> io::Result<()> {
+    let mut last: Option<Box<[u8]>> = None;
+    loop {
+        let page = session.server.prefix_stats.lines_after(last.as_deref(), PAGE_LINES);
+        let mut is_end = page.len() < PAGE_LINES;
+        let mut lines = String::new();
+        for (prefix, line) in page {
+            lines.push_str(&line);
+            lines.push_str("\r\n");
+            last = Some(prefix);
+            if lines.len() >= DUMP_BYTES {
+                // The rest of the page is dropped, and made again for the next reply.
+                is_end = false;
+                break;
+            }
+        }
+        if is_end {
+            lines.push_str("END\r\n");
+        }
+        session.output.binary_stat(to, "detailed", &lines);
+        drop(lines);
+        if is_end {
+            return Ok(());
+        }
+        if session.output.is_full() {
+            session.flush().await?;
+        }
+        // A page takes as long as many commands.
+        tokio::task::yield_now().await;
+    }
 }

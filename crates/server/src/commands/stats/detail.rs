@@ -2,14 +2,18 @@
 //!
 //! Off by default, since counting costs each command a lookup in a shared map.
 //!
-//! A change must ensure that nothing is counted while it is off.
+//! A change must ensure that nothing is counted while it is off, and that a dump keeps no more than
+//! a position while the output is flushed: the client may never read, and clients choose the
+//! prefixes.
 
 use std::io;
 
 use crate::session::Session;
 
-/// Answers as memcached does. Flushes whenever the output is full, as there may be tens of
-/// thousands of prefixes.
+/// The number of lines of a dump that are made at once. Each page costs a walk of all prefixes.
+pub const PAGE_LINES: usize = 1_000;
+
+/// Answers as memcached does.
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
         _ if !session.server.settings.dump => session.output.line("CLIENT_ERROR stats detail not allowed"),
@@ -22,15 +26,37 @@ pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Resul
             session.output.line("OK");
         }
         Some(b"dump") => {
-            for line in session.server.prefix_stats.lines() {
-                session.output.line(&line);
-                if session.output.is_full() {
-                    session.flush().await?;
-                }
-            }
+            dump(session).await?;
             session.output.line("END");
         }
         _ => session.output.line("CLIENT_ERROR usage: stats detail on|off|dump"),
     }
     Ok(())
+}
+
+/// Adds a line for each prefix. Flushes whenever the output is full, as there may be tens of
+/// thousands of prefixes.
+async fn dump(session: &mut Session) -> io::Result<()> {
+    let mut last: Option<Box<[u8]>> = None;
+    loop {
+        let page = session.server.prefix_stats.lines_after(last.as_deref(), PAGE_LINES);
+        let mut is_end = page.len() < PAGE_LINES;
+        for (prefix, line) in page {
+            session.output.line(&line);
+            last = Some(prefix);
+            if session.output.is_full() {
+                // The rest of the page is dropped, and made again when the client has read.
+                is_end = false;
+                break;
+            }
+        }
+        if is_end {
+            return Ok(());
+        }
+        if session.output.is_full() {
+            session.flush().await?;
+        }
+        // A page takes as long as many commands.
+        tokio::task::yield_now().await;
+    }
 }

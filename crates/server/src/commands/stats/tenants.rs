@@ -2,7 +2,8 @@
 //!
 //! An extension; no memcached tool expects it.
 //!
-//! A change must ensure that no lock is held while the output is flushed.
+//! A change must ensure that no lock is held while the output is flushed, and only a pointer for
+//! each tenant: the client may never read, and clients choose the names.
 
 use std::io;
 
@@ -12,6 +13,7 @@ use crate::session::Session;
 /// thousands of tenants.
 pub async fn tenants(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
+        let tenant = session.server.store.report(&tenant);
         let name = &tenant.name;
         let out = &mut session.output;
         for (field, value) in [
