@@ -17,32 +17,20 @@ use crate::value::piece_pool::PiecePool;
 /// consumes nothing, or more than there is.
 pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let mut decoder = Decoder::new(item_bytes_max, &Arc::new(PiecePool::new(1 << 20)), None);
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut steps = Vec::new();
-    for chunk in chunks {
-        buffer.extend_from_slice(chunk);
-        let mut used = 0;
-        loop {
-            let (taken, step) = decoder.step(&buffer[used..]);
-            used += taken;
-            assert!(used <= buffer.len(), "a step takes no more than there is");
-            if matches!(step, Step::More) {
-                break;
+    texts(chunks, |input| {
+        let (taken, step) = decoder.step(input);
+        let text = match step {
+            Step::More => None,
+            // As the equal `Step::Store`: invariant 1 allows either.
+            Step::Plain(PlainStep::Set { command: PlainSet { key, flags, exptime, noreply, .. }, value }) => {
+                let head = format!("Set {key:?} {flags} {exptime} 0 {noreply} None");
+                Some(format!("{head} {}", value.escape_ascii()))
             }
-            assert!(taken > 0, "invariant 2: {step:?} took nothing");
-            steps.push(match step {
-                // As the equal `Step::Store`: invariant 1 allows either.
-                Step::Plain(PlainStep::Set { command: PlainSet { key, flags, exptime, noreply, .. }, value }) => {
-                    let head = format!("Set {key:?} {flags} {exptime} 0 {noreply} None");
-                    format!("{head} {}", value.escape_ascii())
-                }
-                Step::Store(request) => store_text(*request),
-                step => format!("{step:?}"),
-            });
-        }
-        buffer.drain(..used);
-    }
-    steps
+            Step::Store(request) => Some(store_text(*request)),
+            step => Some(format!("{step:?}")),
+        };
+        (taken, text)
+    })
 }
 
 /// As [`steps`], for the binary protocol, of a client that has logged in or not.
@@ -52,28 +40,39 @@ pub fn binary_steps<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Vec<String> {
     let mut decoder = BinaryDecoder::new(item_bytes_max, &Arc::new(PiecePool::new(1 << 20)), None);
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut steps = Vec::new();
+    texts(chunks, |input| {
+        let (taken, step) = decoder.step(input, is_logged_in);
+        let text = match step {
+            BinaryStep::More => None,
+            BinaryStep::Request(to, BinaryRequest::Store(request)) => Some(format!("{to:?} {}", store_text(*request))),
+            BinaryStep::Request(to, request) => Some(format!("{to:?} {request:?}")),
+            step => Some(format!("{step:?}")),
+        };
+        (taken, text)
+    })
+}
+
+/// Calls `step` for all of `chunks`. It returns the bytes taken, and a text unless it needs more
+/// input.
+fn texts<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+    mut step: impl FnMut(&[u8]) -> (usize, Option<String>),
+) -> Vec<String> {
+    let (mut buffer, mut texts) = (Vec::new(), Vec::new());
     for chunk in chunks {
         buffer.extend_from_slice(chunk);
         let mut used = 0;
         loop {
-            let (taken, step) = decoder.step(&buffer[used..], is_logged_in);
+            let (taken, text) = step(&buffer[used..]);
             used += taken;
             assert!(used <= buffer.len(), "a step takes no more than there is");
-            if matches!(step, BinaryStep::More) {
-                break;
-            }
-            assert!(taken > 0, "invariant 2: {step:?} took nothing");
-            steps.push(match step {
-                BinaryStep::Request(to, BinaryRequest::Store(request)) => format!("{to:?} {}", store_text(*request)),
-                BinaryStep::Request(to, request) => format!("{to:?} {request:?}"),
-                step => format!("{step:?}"),
-            });
+            let Some(text) = text else { break };
+            assert!(taken > 0, "invariant 2: {text} took nothing");
+            texts.push(text);
         }
         buffer.drain(..used);
     }
-    steps
+    texts
 }
 
 fn store_text(request: StoreRequest) -> String {

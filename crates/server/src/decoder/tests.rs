@@ -189,6 +189,14 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => ended, 4 => request, 2 => noise, 1 => long]
 }
 
+/// Returns the parts of a stream that is cut at these places.
+fn parts<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+    cuts.extend([0, stream.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect()
+}
+
 proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
@@ -201,11 +209,8 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let stream = fragments.concat();
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        cuts.extend([0, stream.len()]);
-        cuts.sort_unstable();
         let whole = steps([&stream[..]]);
-        prop_assert_eq!(&steps(cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]])), &whole);
+        prop_assert_eq!(&steps(parts(&stream, &cuts)), &whole);
         prop_assert_eq!(&steps(stream.chunks(1)), &whole, "byte by byte");
     }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::super::steps::binary_steps;
-use super::ITEM_BYTES_MAX;
+use super::{parts, ITEM_BYTES_MAX};
 
 /// Returns a request with the given lengths, which need not be right.
 fn request(opcode: u8, extras: u8, key: u16, body: u32) -> Vec<u8> {
@@ -86,11 +86,8 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
         let stream = fragments.concat();
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        cuts.extend([0, stream.len()]);
-        cuts.sort_unstable();
         let whole = steps([&stream[..]]);
-        prop_assert_eq!(&steps(cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]])), &whole);
+        prop_assert_eq!(&steps(parts(&stream, &cuts)), &whole);
         prop_assert_eq!(&steps(stream.chunks(1)), &whole, "byte by byte");
     }
 
