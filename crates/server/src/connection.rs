@@ -105,6 +105,7 @@ pub async fn serve(
         spoken,
         sent: None,
         is_refused: false,
+        commands: 0,
     };
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
     if connection.session.stream.has_tls() && !matches!(reason, CloseReason::Error(_)) {
@@ -163,6 +164,8 @@ struct Connection {
     sent: Option<Box<[u8]>>,
     /// The client has sent something after which no command can be found.
     is_refused: bool,
+    /// Commands that are not plain, since the task last yielded for them.
+    commands: u32,
 }
 
 /// The protocol of a connection.
@@ -393,7 +396,6 @@ impl Connection {
     async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
-        let mut commands = 0;
         let mut next = ControlFlow::Continue(());
         if self.spoken != Spoken::Text && self.is_binary() {
             // Boxed: connections of the text protocol would hold room for it.
@@ -439,7 +441,7 @@ impl Connection {
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
                 self.sent = Some(line[..line.len().min(SENT_BYTES_MAX)].into());
             }
-            commands += u32::from(!matches!(step, Step::Plain(_)));
+            self.commands += u32::from(!matches!(step, Step::Plain(_)));
             next = match step {
                 Step::More => break,
                 _ if !admit(&mut self.session, &step) => self.after_refusal(),
@@ -480,23 +482,32 @@ impl Connection {
             };
             // Each value waits for room by itself.
             waits = 0;
-            if is_logged {
-                self.session.log_exchange(self.sent.take().as_deref());
-            }
-            if self.session.output.is_full() {
-                self.session.flush().await?;
-            }
-            if !self.session.pause.is_zero() {
+            if self.after_command(is_logged).await?.is_break() {
                 break;
-            }
-            if commands == COMMANDS_PER_TURN {
-                commands = 0;
-                self.yield_turn().await;
             }
         }
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
+    }
+
+    /// Logs a command, flushes a full output, and lets other connections run after
+    /// [`COMMANDS_PER_TURN`]. Breaks if the rest of the input is to wait for the end of a pause.
+    async fn after_command(&mut self, is_logged: bool) -> io::Result<ControlFlow<()>> {
+        if is_logged {
+            self.session.log_exchange(self.sent.take().as_deref());
+        }
+        if self.session.output.is_full() {
+            self.session.flush().await?;
+        }
+        if !self.session.pause.is_zero() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if self.commands >= COMMANDS_PER_TURN {
+            self.commands = 0;
+            self.yield_turn().await;
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Lets other connections of the thread run.

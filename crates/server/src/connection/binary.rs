@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use tokio::io::AsyncWriteExt;
 
-use super::{Connection, COMMANDS_PER_TURN};
+use super::Connection;
 use crate::admission::{admit_binary, admit_binary_store};
 use crate::commands::binary::{self, SaslState};
 use crate::decoder::binary::{BinaryRequest, BinaryStep};
@@ -26,7 +26,7 @@ use crate::timers;
 impl Connection {
     /// As [`serve_input`](Self::serve_input), for the binary protocol.
     pub(super) async fn serve_binary(&mut self) -> io::Result<ControlFlow<()>> {
-        let (mut used, mut waits, mut commands) = (0, 0, 0);
+        let (mut used, mut waits) = (0, 0);
         let mut next = ControlFlow::Continue(());
         let is_logged = self.session.server.verbosity() > 0;
         self.session.output.set_trace(is_logged);
@@ -76,18 +76,9 @@ impl Connection {
                 next = ControlFlow::Break(());
             }
             waits = 0;
-            if is_logged {
-                self.session.log_exchange(self.sent.take().as_deref());
-            }
-            if self.session.output.is_full() {
-                self.session.flush().await?;
-            }
-            if !self.session.pause.is_zero() {
+            self.commands += 1;
+            if self.after_command(is_logged).await?.is_break() {
                 break;
-            }
-            commands += 1;
-            if commands % COMMANDS_PER_TURN == 0 {
-                self.yield_turn().await;
             }
         }
         self.input.advance(used);
