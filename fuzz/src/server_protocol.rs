@@ -22,7 +22,8 @@ const ITEM_BYTES_MAX: usize = 10_000;
 pub fn check(data: &[u8]) {
     let Some((&split, data)) = data.split_first() else { return };
     if data.first() == Some(&REQUEST_MAGIC) {
-        let binary = |chunk| steps::binary_steps(ITEM_BYTES_MAX, true, data.chunks(chunk));
+        let is_logged_in = split < 128;
+        let binary = |chunk| steps::binary_steps(ITEM_BYTES_MAX, is_logged_in, data.chunks(chunk));
         return assert_eq!(binary(data.len()), binary(1 + usize::from(split % 64)), "3");
     }
     let whole = steps([data]);

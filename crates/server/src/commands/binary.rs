@@ -21,6 +21,7 @@ use super::{concerns_all, get, VERBOSITY_MAX};
 use crate::counters::Counter;
 use crate::decoder::store_request::StoreRequest;
 use crate::protocol::binary::header::ReplyTo;
+use crate::protocol::binary::opcode::{Opcode, Operation};
 use crate::protocol::binary::request::Read;
 use crate::protocol::binary::status::Status;
 use crate::protocol::command::{Command, StoreVerb};
@@ -123,14 +124,27 @@ pub async fn store(session: &mut Session, to: ReplyTo, mut request: Box<StoreReq
             (StoreOutcome::NotFound, _) | (StoreOutcome::NotStored, StoreVerb::Replace) => Status::NotFound,
             (StoreOutcome::NotStored, _) => Status::NotStored,
         },
-        Err(_) => Status::OutOfMemory,
+        Err(_) => {
+            remove_replaced(session, to, verb, &key);
+            Status::OutOfMemory
+        }
     };
     session.output.binary_error(to, status, None);
+}
+
+/// Removes the old value after a `set` with a CAS number for which there is no memory. As in
+/// memcached, the number does not make it another command here.
+fn remove_replaced(session: &mut Session, to: ReplyTo, verb: StoreVerb, key: &[u8]) {
+    let sent = Opcode::of(to.opcode).map(|opcode| opcode.operation);
+    if verb == StoreVerb::Cas && sent == Some(Operation::Store(StoreVerb::Set)) {
+        session.server.store.remove(&session.namespace.qualify(key));
+    }
 }
 
 /// Refuses a value for which memory ran out while it was received; the decoder discards the rest.
 pub fn no_room(session: &mut Session, to: ReplyTo, request: &StoreRequest) {
     store::note_no_room(session, request);
+    remove_replaced(session, to, request.verb, &request.key);
     session.output.binary_error(to, Status::OutOfMemory, None);
 }
 

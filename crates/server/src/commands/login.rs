@@ -53,6 +53,10 @@ pub fn authenticate(session: &mut Session, user: &[u8], password: &[u8]) -> Resu
         session.counts.count(Counter::AuthErrors);
         return Err(LoginRefusal::Wrong);
     };
+    if session.permit.is_some() && session.namespace == namespace {
+        // A repeated login: it needs no second permit, which the tenant's limit might refuse.
+        return Ok(());
+    }
     // The permit of an earlier login, if any, is returned only when there is another.
     let Some(permit) = server.store.admit_connection(&namespace) else {
         session.counts.count(Counter::RejectedConnections);

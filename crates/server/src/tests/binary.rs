@@ -5,6 +5,8 @@
 
 use super::*;
 use crate::counters::Counter;
+use crate::settings::limits::Limits;
+use crate::settings::traffic_limits::TrafficLimits;
 
 const SUCCESS: u16 = 0;
 
@@ -467,7 +469,11 @@ fn a_login_is_plain_sasl() {
     std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
     let users = crate::settings::users::Users::read(&path, b':').unwrap();
     std::fs::remove_file(&path).unwrap();
-    let server = TestServer::start(|settings| settings.users = Some(users));
+    let traffic = TrafficLimits { connections: Some(1), ..TrafficLimits::default() };
+    let server = TestServer::start(|settings| {
+        settings.users = Some(users);
+        settings.limits.push(("shop".to_owned(), Limits { traffic, ..Limits::default() }));
+    });
     let log_in = |message| Ask { opcode: 0x21, key: "PLAIN", value: message, ..Ask::default() };
     let get = Ask { opcode: GET, key: "k", ..Ask::default() };
     let set = Ask { opcode: SET, extras: &[0; 8], key: "k", value: b"v", ..Ask::default() };
@@ -479,7 +485,7 @@ fn a_login_is_plain_sasl() {
     let mut client = server.connect();
     assert_eq!(client.ask(Ask { opcode: VERSION, ..Ask::default() }).status, SUCCESS);
     assert_eq!(client.ask(Ask { opcode: 0x20, ..Ask::default() }).value, "PLAIN");
-    for message in [&b"\0shop\0wrong"[..], b"shop secret", b"\0\0", b"\0shop"] {
+    for message in [&b"\0shop\0wrong"[..], b"shop secret", b"\0\0", b"\0shop", b"\0shop\0secret\0"] {
         assert_eq!(client.ask(log_in(message)).status, 0x20);
     }
     let step = Ask { opcode: 0x22, key: "PLAIN", value: b"\0shop\0secret", ..Ask::default() };
@@ -490,13 +496,15 @@ fn a_login_is_plain_sasl() {
     let told = client.ask(step);
     assert_eq!((told.status, &*told.value), (SUCCESS, "Authenticated"));
     client.set("k", "v");
+    // The tenant's one connection may log in again.
+    assert_eq!(client.ask(log_in(b"\0shop\0secret")).status, SUCCESS);
     let mut administrator = server.connect();
     assert_eq!(administrator.ask(log_in(b"who\0default\0root")).status, SUCCESS);
     assert_eq!(administrator.value_of("shop:k").as_deref(), Some("v"));
     assert_eq!(administrator.ask(log_in(b"\0shop\0wrong")).status, 0x20);
     administrator.is_closed_after(&get.bytes(), 0x20, "Auth failure.");
     let count = |counter| server.server.counters.get(counter);
-    assert_eq!((count(Counter::AuthCmds), count(Counter::AuthErrors)), (9, 7));
+    assert_eq!((count(Counter::AuthCmds), count(Counter::AuthErrors)), (11, 8));
 }
 
 #[test]
@@ -516,6 +524,10 @@ fn a_value_without_room_is_refused_and_discarded() {
     let told = client.ask(Ask { opcode: ADD, extras: &[0; 8], key: "none", value: &value, ..Ask::default() });
     assert_eq!((told.status, &*told.value), (0x82, "Out of memory"));
     assert_eq!(client.value_of("k").as_deref(), Some("old"), "the stream is in step");
+    // As in memcached: the client regards the old value as replaced, also with a CAS number.
+    let set = Ask { opcode: SET, extras: &[0; 8], key: "k", value: &value, unique: 77, ..Ask::default() };
+    assert_eq!(client.ask(set).status, 0x82);
+    assert_eq!(client.value_of("k"), None);
     drop(held);
 }
 

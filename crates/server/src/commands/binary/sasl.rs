@@ -47,8 +47,12 @@ pub fn sasl(session: &mut Session, to: ReplyTo, login: SaslMessage<'_>, state: S
         session.output.binary_reply(to, Status::AuthContinue, b"", b"", 0);
         return SaslState::Begun;
     }
-    let mut parts = message.split(|byte| *byte == 0).skip(1);
-    let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let mut parts = message.split(|byte| *byte == 0);
+    // No user has an empty name: another number of parts is a wrong login.
+    let (user, password) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(_), Some(user), Some(password), None) => (user, password),
+        _ => Default::default(),
+    };
     match authenticate(session, user, password) {
         Ok(()) => {
             session.output.binary_success(to, b"Authenticated", 0);
