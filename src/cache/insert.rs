@@ -328,7 +328,7 @@ where
     }
 
     /// Makes a record of a weighed value. `group` is named in the error.
-    #[inline]
+    #[inline(always)] // Otherwise large values are moved through memory once more.
     pub(super) fn make(
         &self,
         key: K,
