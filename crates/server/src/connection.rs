@@ -482,13 +482,22 @@ impl Connection {
             };
             // Each value waits for room by itself.
             waits = 0;
-            if self.after_command(is_logged).await?.is_break() {
+            if self.is_due_after_command(is_logged) && self.after_command(is_logged).await?.is_break() {
                 break;
             }
         }
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
+    }
+
+    /// Returns whether [`after_command`](Self::after_command) has anything to do; mostly not.
+    #[inline]
+    fn is_due_after_command(&self, is_logged: bool) -> bool {
+        is_logged
+            || self.session.output.is_full()
+            || !self.session.pause.is_zero()
+            || self.commands >= COMMANDS_PER_TURN
     }
 
     /// Logs a command, flushes a full output, and lets other connections run after

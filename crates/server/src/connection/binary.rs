@@ -77,7 +77,7 @@ impl Connection {
             }
             waits = 0;
             self.commands += 1;
-            if self.after_command(is_logged).await?.is_break() {
+            if self.is_due_after_command(is_logged) && self.after_command(is_logged).await?.is_break() {
                 break;
             }
         }

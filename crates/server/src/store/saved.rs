@@ -34,9 +34,9 @@ pub struct LoadedValue {
 }
 
 impl Store {
-    /// Calls `save` for each value, with the time left to it, at most `left_max`, and its use count,
-    /// the least used first, and returns the number of values. `save` runs while the cache is
-    /// pinned, as for [`Cache::save`](lowwater::Cache::save).
+    /// Calls `save` for each value, with the time left to it, at most `left_max`, and its use
+    /// count, the least used first, and returns the number of values. `save` runs while the cache
+    /// is pinned, as for [`Cache::save`](lowwater::Cache::save).
     ///
     /// One walk notes the hash and the use count of each value, and each value is then looked up:
     /// so a value whose count changes meanwhile is saved once. Needs 8 bytes of memory for each
