@@ -157,7 +157,7 @@ where
         // Entries usually come in runs of one group.
         let mut last: Option<(String, Memcg)> = None;
         for (key, value, meta) in entries {
-            if meta.time_left.is_some_and(|left| left.is_zero()) {
+            if [meta.time_left, meta.live_left].into_iter().flatten().any(|left| left.is_zero()) {
                 loaded.expired += 1;
                 continue;
             }

@@ -165,6 +165,11 @@ impl Clock {
         self.rare.as_deref().map_or(0, size_of_val) + self.both().map_or(0, |both| both.ends.footprint())
     }
 
+    /// Returns whether the clock is a [`ManualClock`].
+    pub(crate) fn is_manual(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.manual.is_some())
+    }
+
     pub(crate) fn now(&self) -> Now {
         // The floor is read before the time, so that it is not later than the time.
         let floor = self.floor();
@@ -302,7 +307,12 @@ impl Clock {
         if !live_end.is_never() && self.both().is_none() {
             return Expires { at: live_end, live_end: Deadline::NEVER, floor: now.floor };
         }
-        let idle = CompactDuration::at_least(idle).map_or(Deadline::NEVER, |idle| self.idle(idle, left, now));
+        let idle = match CompactDuration::at_least(idle) {
+            Some(idle) => self.idle(idle, left, now),
+            // A use would extend the deadline beyond all that can be encoded.
+            None if left < idle => self.fixed(left, now),
+            None => Deadline::NEVER,
+        };
         Expires { at: self.first(idle, live_end, now), live_end, floor: now.floor }
     }
 

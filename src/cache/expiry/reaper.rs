@@ -143,6 +143,8 @@ where
                     return NextRun::In(PERIOD);
                 }
                 let until = if is_due { Some(Duration::ZERO) } else { next.until(now) };
+                // A manual clock may stand still meanwhile: `until` is no real time then.
+                let rest = if self.clock.is_manual() { PERIOD } else { rest };
                 return until.map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
             }
             self.clock.announce_floor(Floor::of(now));

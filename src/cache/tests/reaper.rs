@@ -5,7 +5,7 @@
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
-use crate::runtime::{Maintenance, NextRun};
+use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::{MemcgError, NodeId};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -361,6 +361,20 @@ fn the_housekeeper_sleeps_until_the_earliest_idle_deadline() {
     cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
     let NextRun::In(time) = next() else { panic!("the deadline is in an hour") };
     assert!(time > hour && time < hour * 9 / 8, "{time:?}");
+}
+
+/// The time until a deadline is that of the manual clock, which may stand still: the housekeeper does
+/// not wait for so short a time again and again.
+#[test]
+fn the_housekeeper_does_not_spin_on_a_manual_clock() {
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    cache.entry(1).time_to_live(Duration::from_nanos(100)).insert(1).unwrap();
+    let NextRun::In(time) = Maintenance::reap_expired(&*cache.inner.core) else { panic!("there is a deadline") };
+    assert!(time >= Duration::from_millis(250), "{time:?}");
+    clock.advance(Duration::from_millis(10));
+    assert!(cache.is_empty(), "the advance removes what has expired");
 }
 
 #[test]

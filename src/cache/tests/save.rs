@@ -98,6 +98,20 @@ fn an_entry_saved_near_its_deadline_keeps_its_idle_time() {
 }
 
 #[test]
+fn a_loaded_entry_has_the_earliest_of_its_times() {
+    let cache = cache_in(&runtime_of(ByteSize::mib(16)));
+    let (second, years) = (Duration::from_secs(1), Duration::from_secs(20 * 365 * 86_400));
+    let over = |time_left| Meta { time_left, live_left: Some(Duration::ZERO), ..Meta::default() };
+    let loaded = cache.load([(1, vec![1], over(None)), (2, vec![2], over(Some(second)))]);
+    assert_eq!((loaded, cache.len()), (Loaded { expired: 2, ..Loaded::default() }, 0));
+    // An idle time that is too long to be encoded.
+    let meta = Meta { time_left: Some(5 * second), time_to_idle: Some(years), ..Meta::default() };
+    assert_eq!(cache.load([(3, vec![3], meta)]).put, 1);
+    let left = saved(&cache)[0].2.time_left;
+    assert!(left.is_some_and(|left| left <= 6 * second), "{left:?}");
+}
+
+#[test]
 fn an_isolated_record_is_saved_for_the_caches_own_group() {
     let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
     let runtime = Runtime::builder().unlimited().topology(one).build().unwrap();
