@@ -117,7 +117,7 @@ fn a_call_whose_load_fails_counts_one_miss() {
 
 #[test]
 fn a_removal_during_a_load_lets_later_callers_load_anew() {
-    let removals: [fn(&Cache<u64, u64>); 4] = [
+    let removals: [fn(&Cache<u64, u64>); 7] = [
         |cache| assert_eq!(cache.remove(&1), None),
         Cache::clear,
         |cache| {
@@ -127,6 +127,20 @@ fn a_removal_during_a_load_lets_later_callers_load_anew() {
         |cache| {
             cache.insert(1, 5).unwrap();
             assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Removed(5)));
+        },
+        |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Kept)),
+        // A younger value that has left again by eviction, or at its deadline.
+        |cache| {
+            cache.insert(1, 5).unwrap();
+            while cache.contains_key(&1) {
+                cache.runtime().drop_caches();
+            }
+        },
+        |cache| {
+            cache.entry(1).time_to_live(Duration::from_millis(1)).insert(5).unwrap();
+            while cache.contains_key(&1) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         },
     ];
     for removal in removals {

@@ -236,6 +236,23 @@ fn a_reader_that_leaves_soon_is_waited_for() {
     assert!(admitted >= 2, "an insert waits for a reader that leaves soon: {admitted} of 20");
 }
 
+/// Usage above a limit that was lowered is no reader's fault, even while a reader holds bytes back.
+fn a_lowered_budget_is_no_fault_of_readers() {
+    let runtime = runtime_that_waits(ByteSize::mib(64), Duration::from_secs(60));
+    let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, value| value.capacity()).build().unwrap();
+    let reader = cache.pin();
+    for key in 0..8 {
+        cache.insert(key, vec![0; 1 << 20]).unwrap();
+        assert!(cache.remove(&key).is_some());
+    }
+    // Bytes that no shrinker frees.
+    let charge = runtime.charge_guard(runtime.root(), ByteSize::mib(32)).unwrap();
+    runtime.set_budget(ByteSize::mib(16));
+    let refused = cache.insert(9, vec![0; 1 << 10]).map_err(|error| error.reason);
+    assert!(matches!(refused, Err(RejectReason::NoRoom { .. })), "{refused:?}");
+    drop((reader, charge));
+}
+
 /// Segments that an index replaces while a reader is inside count as retired bytes, so inserts are
 /// refused before they exceed the bound.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
@@ -301,11 +318,12 @@ fn a_leaked_reader() {
 
 #[test]
 fn readers_hold_back_a_bounded_part_of_all_caches() {
-    let parts: [(&str, fn()); 6] = [
+    let parts: [(&str, fn()); 7] = [
         ("one pin and sixteen caches", one_pin_and_sixteen_caches),
         ("many small caches", many_small_caches_and_no_reader),
         ("short readers", short_readers_beside_inserts),
         ("a reader that leaves soon", a_reader_that_leaves_soon_is_waited_for),
+        ("a lowered budget", a_lowered_budget_is_no_fault_of_readers),
         ("an index", an_index_that_grows_and_shrinks_under_a_reader),
         // The last part: from then on only the drop of a cache frees its removed entries.
         ("a leaked reader", a_leaked_reader),

@@ -86,6 +86,39 @@ where
         if self.inner.runtime.retired().is_much() {
             self.look_at_retired(bytes)?;
         }
+        if self.evict_and_charge(group, bytes, tenant) {
+            return Ok(());
+        }
+        self.inner.runtime.charge(group, bytes).map_err(|over| {
+            let (group, max) = (over.memcg.path(), over.memcg.max());
+            match bytes > max {
+                true => RejectReason::TooLarge { bytes, group, max },
+                false => RejectReason::NoRoom { bytes, group },
+            }
+        })
+    }
+
+    /// As [`charge`](Self::charge), for a caller in the read side: without direct reclaim and waits,
+    /// as the caller itself holds back what they would wait for. Returns false if that does not
+    /// suffice.
+    pub(super) fn charge_pinned(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> bool {
+        let runtime = &self.inner.runtime;
+        if runtime.retired().is_much() && !runtime.retired().has_room_for(bytes) {
+            return false;
+        }
+        let is_charged = group.try_charge_from_stock(bytes)
+            || self.evict_and_charge(group, bytes, tenant)
+            || group.try_charge(bytes).is_ok();
+        if is_charged {
+            runtime.reclaimer().charged(group);
+        }
+        is_charged
+    }
+
+    /// Evicts up to [`BATCHES_MAX`] batches if there is too little free memory, and charges `group`
+    /// if it is close to a limit. Returns false if nothing is charged.
+    #[inline]
+    fn evict_and_charge(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> bool {
         let runtime = &self.inner.runtime;
         let mut room = self.room(group, bytes);
         for _ in 0..BATCHES_MAX {
@@ -100,16 +133,10 @@ where
             let stock = stock_near_limit(bytes, smallest_limit(group), runtime.tree().stock_slots());
             if group.try_charge_with_stock(bytes, stock).is_ok() {
                 runtime.reclaimer().charged(group);
-                return Ok(());
+                return true;
             }
         }
-        runtime.charge(group, bytes).map_err(|over| {
-            let (group, max) = (over.memcg.path(), over.memcg.max());
-            match bytes > max {
-                true => RejectReason::TooLarge { bytes, group, max },
-                false => RejectReason::NoRoom { bytes, group },
-            }
-        })
+        false
     }
 
     /// Charges `group` for a record, if this processor's stock has the bytes and few bytes are
@@ -164,6 +191,12 @@ where
             let swept = sweep();
             if retired.has_room_for(bytes) {
                 return Ok(());
+            }
+            let root = runtime.root();
+            if root.usage() > root.max() {
+                // A limit was lowered, and the reclaimer has not freed enough yet: no reader is at
+                // fault.
+                return Err(RejectReason::NoRoom { bytes, group: root.path() });
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
                 let (retired, allowed) = (retired.bytes(), retired.allowance());

@@ -19,10 +19,11 @@ use super::error::{InsertError, RejectReason};
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::deadline::Expires;
 use super::handle::Cache;
-use super::insert::{Expect, NewRecord, Rejected};
+use super::insert::{Expect, NewRecord, Refusal, Rejected};
 use super::payer::Payer;
 use super::record::Record;
 use super::removal::RemovalCause;
+use crate::runtime::Charge;
 
 /// The entry of a key in a cache, vacant or occupied, from [`Cache::entry`].
 ///
@@ -99,8 +100,9 @@ pub enum Op<V> {
     /// ```
     Touch(Option<Duration>),
     /// Removes the current value, and stops a load in flight, as [`Cache::remove`] does; the
-    /// removal listener gets [`RemovalCause::Explicit`]. Without a current value, changes nothing:
-    /// the result is [`Computed::Kept`].
+    /// removal listener gets [`RemovalCause::Explicit`]. Without a current value, a load in flight is
+    /// stopped all the same, an expired value that is still in the cache is removed, and the result
+    /// is [`Computed::Kept`].
     Remove,
     /// Changes nothing. The call does not count as a use of the entry.
     Keep,
@@ -160,7 +162,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
-    /// cache.
+    /// cache, unless it was evicted to make room for the new one.
     pub fn insert(&self, key: K, value: V) -> Result<Option<V>, InsertError<V>> {
         self.entry(key).insert(value)
     }
@@ -273,7 +275,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
-    /// cache.
+    /// cache, unless it was evicted to make room for the new one.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let mut previous = None;
         self.insert_and_clone(value, Some(&mut previous))?;
@@ -298,7 +300,7 @@ where
     /// # Errors
     ///
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
-    /// cache.
+    /// cache, unless it was evicted to make room for the new one.
     pub fn set(self, value: V) -> Result<bool, InsertError<V>> {
         self.insert_and_clone(value, None)
     }
@@ -314,17 +316,19 @@ where
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
     /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread inserts, replaces or removes the entry in between, `f` is called again; so
-    /// `f` should have no other effect than its result. The thread is pinned while `f` runs and
-    /// while the value is weighed: the memory of entries that leave meanwhile is freed only
-    /// afterwards, so neither should block. Reading the value in `f` does not count as a use. A new
+    /// If another thread inserts, replaces or removes the entry in between, `f` is called again; also
+    /// if memory for the value must be freed by more than the evictions of an insert, which may
+    /// remove the entry itself. So `f` should have no other effect than its result. The thread is
+    /// pinned while `f` runs, while the value is weighed, and while listeners are called for the
+    /// evictions: the memory of entries that leave meanwhile is freed only afterwards, so none of
+    /// them should block. Reading the value in `f` does not count as a use. A new
     /// value keeps the use count of the value that it replaces. For the order of eviction the
     /// replacement counts as another use, or makes the entry the youngest of its queue.
     ///
     /// # Errors
     ///
     /// [`InsertError`] has the reason and the rejected value. The previous value is still in the
-    /// cache.
+    /// cache, unless it was evicted to make room for the new one.
     pub fn and_compute<F>(mut self, mut f: F) -> Result<Computed<V>, InsertError<V>>
     where
         F: FnMut(Option<Current<'_, K, V>>) -> Op<V>,
@@ -332,6 +336,7 @@ where
         let (cache, core) = (self.cache, &self.cache.inner.core);
         let hash = core.hash(&self.key);
         let (queues, root) = (&core.queues, cache.inner.runtime.root());
+        let mut charged: Option<Charge> = None;
         loop {
             // Held until the operation is carried out, so that the record's memory is not reused:
             // the same address is the same record.
@@ -377,7 +382,18 @@ where
                     drop(removal);
                     return Ok(Computed::Removed(value));
                 }
-                (Op::Remove | Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
+                (Op::Remove, None) => {
+                    // As `Cache::remove` does: also the reload of an expired entry, which is still
+                    // there for `Cache::get_or_refresh`.
+                    core.inflight.stop(hash);
+                    let is_it = |there: &Record<K, V>| self.key == there.key && core.is_expired(there);
+                    let expired = core.unlink(hash, &guard, is_it, |_| RemovalCause::Expired);
+                    let removal = expired.map(|(_, removal)| removal);
+                    drop(guard);
+                    drop(removal);
+                    return Ok(Computed::Kept);
+                }
+                (Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
             let group = cache.payer_of(self.payer, there);
@@ -396,6 +412,9 @@ where
                 .make(self.key, value, weighed, expires, &group)
                 .map_err(|Rejected { reason, value, .. }| rejected(reason, value))?;
             let mut new = NewRecord::new(record, weighed, expires);
+            if let Some(charge) = charged.take() {
+                new.take_over(charge, &group);
+            }
             let expect = there.map_or(Expect::Vacant, Expect::Same);
             self.key = loop {
                 match cache.try_insert(new, hash, target, &guard, &expect) {
@@ -405,11 +424,26 @@ where
                         drop(removal);
                         return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                     }
-                    Err((back, refusal)) => match cache.pay(back, refusal, target) {
-                        Ok(paid) => new = paid,
-                        Err(Rejected { reason: reason @ Some(_), value, .. }) => return Err(rejected(reason, value)),
-                        Err(Rejected { reason: None, key, .. }) => break key,
-                    },
+                    Err((mut back, Refusal::NotPaid)) if cache.charge_pinned(&group, back.bytes(), target.tenant) => {
+                        back.set_paid();
+                        new = back;
+                    }
+                    Err((back, refusal)) => {
+                        // Charged outside of the read side, in which this thread would hold back
+                        // the memory that it needs. Another thread may change the entry meanwhile.
+                        drop(guard);
+                        let bytes = back.bytes();
+                        match cache.pay(back, refusal, target) {
+                            Ok(paid) => {
+                                charged = Some(Charge::of_paid(group.into_owned(), bytes));
+                                break paid.into_rejected(None).key;
+                            }
+                            Err(Rejected { reason: Some(reason), value, .. }) => {
+                                return Err(InsertError { reason, value })
+                            }
+                            Err(Rejected { reason: None, key, .. }) => break key,
+                        }
+                    }
                 }
             };
         }

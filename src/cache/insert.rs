@@ -38,6 +38,7 @@ use super::policy::queues::SoughtGhost;
 use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
+use crate::runtime::Charge;
 
 /// The precondition of an insert on the current record of the key.
 pub(super) enum Expect<'g, K, V> {
@@ -54,6 +55,12 @@ pub(super) enum Expect<'g, K, V> {
 }
 
 impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V> {
+    /// Returns whether the value to be inserted is that of a load, which others may stop.
+    #[inline]
+    fn is_load(&self) -> bool {
+        matches!(self, Self::Load(_) | Self::Reload(_))
+    }
+
     /// Returns whether the precondition holds while `there` is the key's record.
     #[inline]
     fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
@@ -152,6 +159,25 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> NewRecord<K, V> {
         Self { record, cost, queue: None, replaces_known: false, floor: expires.floor, bytes, is_paid: false }
     }
 
+    /// Takes over bytes that were charged before, if they are for `group` and suffice; uncharges the
+    /// rest.
+    pub(super) fn take_over(&mut self, mut charge: Charge, group: &Memcg) {
+        if let Some(paid) = charge.split(self.bytes).filter(|paid| paid.group() == group) {
+            paid.into_paid();
+            self.is_paid = true;
+        }
+    }
+
+    /// The bytes to charge for the record.
+    pub(super) fn bytes(&self) -> ByteSize {
+        self.bytes
+    }
+
+    /// Marks the record as paid: its bytes are charged to the group that its insert is for.
+    pub(super) fn set_paid(&mut self) {
+        self.is_paid = true;
+    }
+
     /// Takes the key and the value out.
     pub(super) fn into_rejected(self, reason: Option<RejectReason>) -> Rejected<K, V> {
         let Ok(Record { key, value, .. }) = self.record.into_inner() else {
@@ -187,7 +213,13 @@ where
         let mut group = payer.group;
         if !group.is_online() || !has_one_group && !payer.is_named {
             let guard = pin();
-            other = self.payer_of(payer, self.present(&key, hash, &guard)).into_owned();
+            let present = self.present(&key, hash, &guard);
+            // The evicted entry of a reload may have been evicted because its group is being dropped.
+            let is_reload = matches!(expect, Expect::Reload(_)) && !payer.is_named;
+            other = match present {
+                None if is_reload => self.nearest_that_takes(payer.group),
+                _ => self.payer_of(payer, present).into_owned(),
+            };
             group = &other;
         }
         if let Err(reason) = self.admit(group) {
@@ -477,6 +509,11 @@ where
                 if core.queues.ghost_hit(ghost, group, tenant, cost, ghosts) {
                     record.set_queue(Queue::Main);
                 }
+            }
+            // Before the record is in the index: a load in flight has read an older value, which must
+            // not be inserted either if this record has left again by then.
+            if !there.is_some_and(|there| !core.is_expired(there)) && !expect.is_load() {
+                core.inflight.stop_older(hash);
             }
             // May change the queue. `add` then allocates the list under the lock if it is missing,
             // as it does after a sweep of empty lists, or on a node that the group has not used.

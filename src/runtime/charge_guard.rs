@@ -129,6 +129,16 @@ impl Charge {
         Ok(())
     }
 
+    /// Returns a guard for bytes that were charged to `group` before.
+    pub(crate) fn of_paid(group: Memcg, bytes: ByteSize) -> Self {
+        Self { group, bytes }
+    }
+
+    /// Ends the guard, and leaves its bytes charged: the caller uncharges them.
+    pub(crate) fn into_paid(mut self) -> ByteSize {
+        std::mem::take(&mut self.bytes)
+    }
+
     /// Moves `bytes` into a new charge of the same group; `None` if fewer are charged. The group's
     /// usage does not change.
     pub fn split(&mut self, bytes: ByteSize) -> Option<Self> {

@@ -23,8 +23,9 @@
 //! # Stopped loads
 //!
 //! A call that removes a key stops the load in flight of the key's hash, whether the key has a
-//! record or not; a call that replaces a record stops the record's reload. The value of a stopped
-//! load goes to the followers that the load has, and is not inserted. No further caller follows a
+//! record or not; so does an insert of a key without a live record, as its record may have left
+//! again when the load ends. A call that replaces a record stops the record's reload. The value of a
+//! stopped load goes to the followers that the load has, and is not inserted. No further caller follows a
 //! stopped load: the next one takes its place. A caller that loads alone cannot be stopped.
 //!
 //! # User code
@@ -214,6 +215,16 @@ impl<K, V> InflightLoads<K, V> {
     pub(crate) fn stop(&self, hash: u64) {
         if let Some(loads) = self.if_any() {
             loads.stop(hash);
+        }
+    }
+
+    /// As [`stop`](Self::stop), for an insert of a key without a live record. In a cache without
+    /// loads it costs no fence: an insert that runs while the cache starts its first load may miss
+    /// that load, if nothing else orders what the two do with the source.
+    #[inline]
+    pub(crate) fn stop_older(&self, hash: u64) {
+        if self.0.get().is_some() {
+            self.stop(hash);
         }
     }
 

@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
     type Change = fn(&Numbers);
-    let changes: [(&str, Change, Option<u64>); 9] = [
+    let changes: [(&str, Change, Option<u64>); 10] = [
         ("remove", |cache| assert_eq!(cache.remove(&1), Some(1)), None),
         ("clear", |cache| cache.clear(), None),
         ("retain", |cache| cache.retain(|_, _| false), None),
@@ -28,6 +28,15 @@ fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
             |cache| {
                 cache.insert(1, 5).unwrap();
                 cache.remove(&1).unwrap();
+            },
+            None,
+        ),
+        (
+            "evict, insert and evict",
+            |cache| {
+                evict(cache);
+                cache.insert(1, 5).unwrap();
+                evict(cache);
             },
             None,
         ),
@@ -61,8 +70,9 @@ fn a_call_that_removes_or_replaces_the_entry_stops_the_reload() {
 #[test]
 fn a_stale_entry_that_a_call_removes_or_replaces_stops_the_reload() {
     type Change = fn(&Numbers);
-    let changes: [(Change, Option<u64>); 3] = [
+    let changes: [(Change, Option<u64>); 4] = [
         (|cache| assert_eq!(cache.remove(&1), None), None),
+        (|cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Kept)), None),
         (|cache| cache.retain(|_, _| panic!("it has expired")), None),
         (|cache| assert_eq!(cache.insert(1, 5), Ok(None)), Some(5)),
     ];
@@ -72,12 +82,17 @@ fn a_stale_entry_that_a_call_removes_or_replaces_stops_the_reload() {
         let refresh = begun(&cache, &clock, 12);
         change(&cache);
         assert_eq!((refresh.load_with(|| 2), cache.get(&1)), (2, expected));
+        assert_eq!(seen(&cache).map(|(value, ..)| value), expected, "the stale value is still there");
     }
 }
 
 #[test]
 fn a_removal_after_the_old_value_is_gone_stops_the_reload() {
-    let changes: [fn(&Numbers); 2] = [|cache| assert_eq!(cache.remove(&1), None), Numbers::clear];
+    let changes: [fn(&Numbers); 3] = [
+        |cache| assert_eq!(cache.remove(&1), None),
+        |cache| assert_eq!(cache.entry(1).and_compute(|_| Op::Remove), Ok(Computed::Kept)),
+        Numbers::clear,
+    ];
     for change in changes {
         let clock = ManualClock::new();
         let cache = cache(&clock);
@@ -175,6 +190,28 @@ fn the_group_of_the_entry_is_charged_for_the_new_value() {
     cache.clear();
     cache.runtime().tree().drain_stock();
     assert_eq!(cache.runtime().root().usage(), ByteSize::ZERO);
+}
+
+#[test]
+fn a_value_whose_entry_was_dropped_with_its_group_goes_to_the_parent() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock);
+    let shop = cache.runtime().group("shop").unwrap();
+    cache.entry(1).group(&shop).insert(1).unwrap();
+    clock.advance(8 * SECOND);
+    let refresh = ask(&cache).expect("the entry is due");
+    // Bytes that no shrinker frees: the group is being dropped for as long as they are charged.
+    let charge = cache.runtime().charge_guard(&shop, ByteSize::kib(1)).unwrap();
+    cache.runtime().drop_group(&shop).unwrap();
+    let start = Instant::now();
+    while !cache.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the group is not emptied");
+        std::thread::yield_now();
+    }
+    let filled = refresh.try_fill_with(|| Ok::<_, ()>(2)).unwrap();
+    assert!(matches!(filled.origin, Origin::Loaded), "{:?}", filled.origin);
+    assert_eq!((cache.get(&1), cache.len_of(cache.group())), (Some(2), 1));
+    drop(charge);
 }
 
 #[test]
