@@ -512,7 +512,7 @@ where
             }
             // Before the record is in the index: a load in flight has read an older value, which must
             // not be inserted either if this record has left again by then.
-            if !there.is_some_and(|there| !core.is_expired(there)) && !expect.is_load() {
+            if !expect.is_load() && there.is_none_or(|there| core.is_expired(there)) {
                 core.inflight.stop_older(hash);
             }
             // May change the queue. `add` then allocates the list under the lock if it is missing,

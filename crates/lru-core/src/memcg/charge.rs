@@ -130,8 +130,8 @@ impl Memcg {
     /// Uncharges `bytes` that were charged to this group. The group may be dying: objects outlive
     /// their group.
     ///
-    /// Bytes that fit go into the stock of this processor, if it is this group's; otherwise they
-    /// are subtracted in all groups up to the root.
+    /// Bytes that fit go into the stock of this processor, if it is this group's and no group up to
+    /// the root is above its `high`; otherwise they are subtracted in all these groups.
     ///
     /// # Panics
     ///
@@ -163,6 +163,6 @@ impl Tree {
     }
 
     fn put_back_stock(&self, memcg: &Memcg, bytes: u64) -> bool {
-        self.stock().put_back(memcg, bytes)
+        self.stock().put_back(memcg, bytes, || memcg.above_high().is_none())
     }
 }

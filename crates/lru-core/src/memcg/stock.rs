@@ -135,10 +135,14 @@ impl<G: GroupHandle> Stock<G> {
 
     /// Puts bytes that are charged to `group` into the slot of this processor if the slot is the
     /// group's. Returns false if the bytes still belong to the caller.
-    pub(super) fn put_back(&self, group: &G, bytes: u64) -> bool {
+    ///
+    /// `is_within_high` returns whether the usage of the group and of each ancestor is within its
+    /// `high`: above it the stock must run dry, as a charge from stock does not report it.
+    pub(super) fn put_back(&self, group: &G, bytes: u64, is_within_high: impl FnOnce() -> bool) -> bool {
         // INVARIANT 2, 3, 4: a slot that holds the group is not closed, and not drained yet if the
         // group is dying, or its max lowered.
-        self.here().is_some_and(|mut slot| slot.group.as_ref() == Some(group) && slot.add(bytes))
+        let mut here = self.here().filter(|slot| slot.group.as_ref() == Some(group));
+        here.as_mut().is_some_and(|slot| is_within_high() && slot.add(bytes))
     }
 
     /// Returns the bytes in the slot of this processor, if `selected` returns true for its group; 0

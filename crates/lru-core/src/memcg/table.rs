@@ -64,7 +64,8 @@ pub(super) struct GroupSlot<G> {
     /// The next older sibling; for the oldest, the youngest, so that the parent need not store it.
     /// `NIL`: not linked.
     prev: u32,
-    /// The number of walks whose position is this slot.
+    /// The number of walks whose position is this slot. Saturates, and then stays: walks may be
+    /// leaked, and the group of a leaked walk's position is not released.
     cursors: u32,
     /// The number of children that are online, or whose offline has not finished.
     children: u32,
@@ -350,7 +351,8 @@ impl<G: GroupHandle> GroupTable<G> {
             None => Some(top).filter(|top| self.slots[*top as usize].group.is_some()),
         };
         if let Some(next) = next {
-            self.slots[next as usize].cursors += 1;
+            let cursors = &mut self.slots[next as usize].cursors;
+            *cursors = cursors.saturating_add(1);
         }
         // After `following`, which needs the links of `at` that this may remove.
         if let Some(at) = at {
@@ -362,7 +364,7 @@ impl<G: GroupHandle> GroupTable<G> {
     /// Ends a walk whose position is `at`.
     pub(super) fn step_off(&mut self, at: u32) {
         if let Some(slot) = self.slots.get_mut(at as usize) {
-            slot.cursors -= 1;
+            slot.cursors -= u32::from(slot.cursors < u32::MAX);
             self.unlink_idle(at);
         }
     }

@@ -20,7 +20,7 @@ impl Memcg {
         self.tree().table().read().child(self, name).cloned()
     }
 
-    /// Returns the online children, oldest first.
+    /// Returns the online children, oldest first. Aborts if there is no memory.
     pub fn children(&self) -> Vec<Memcg> {
         let table = self.tree().table();
         let id = self.id().get();

@@ -179,6 +179,33 @@ fn an_occupancy_may_use_other_lists_and_groups() {
     });
 }
 
+/// The end of the group holds its lock while it calls the listener: an add to a list that the group
+/// does not have yet must not wait for that lock.
+#[test]
+fn an_occupancy_may_add_to_a_dying_group_for_the_first_time() {
+    struct Adds {
+        other: ListLru<Item>,
+        made: Mutex<Option<Memcg>>,
+    }
+    impl Occupancy for Adds {
+        fn occupied(&self, _: &Memcg, node: NodeId) {
+            let made = self.made.lock().unwrap().take();
+            made.into_iter().for_each(|made| self.other.add(item(9), &made, node).unwrap());
+        }
+    }
+    within("an add below the end of its group", || {
+        let tree = MemcgTree::new(0);
+        let adds = Arc::new(Adds { other: ListLru::new(), made: Mutex::new(None) });
+        let lists = ListLru::<Item>::with_occupancy(adds.clone());
+        let made = tree.root().create("made").unwrap();
+        lists.add(item(1), &made, N0).unwrap();
+        *adds.made.lock().unwrap() = Some(made.clone());
+        made.offline().unwrap();
+        let of_root = |lists: &ListLru<Item>| (lists.count_one(tree.root(), N0), lists.count_node(N0));
+        assert_eq!((of_root(&lists), of_root(&adds.other)), ((1, 1), (1, 1)));
+    });
+}
+
 /// Replaces itself in its cell when it is dropped, `left` times.
 struct Again {
     cell: Weak<RcuCell<Again>>,

@@ -23,7 +23,7 @@ use crate::list::{Hook, LinkLayout, LinkNode};
 use crate::memcg::attached;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::{yield_now, Arc, Mutex, MutexGuard};
 use crate::unwind::{to_the_end, AtEnd};
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
@@ -79,7 +79,20 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                let mut chain = Chain::lock(memcg);
+                // Tried again, and not waited for: the caller may be a listener or a walk's callback,
+                // with a list's lock for which the end of the group waits under the chain's lock.
+                let mut chain = loop {
+                    if !memcg.is_online() && !crate::mutated!("populate_without_dying_check") {
+                        return Err(Unpopulated::Closed);
+                    }
+                    if cfg!(lowwater_loom) {
+                        break Chain::lock(memcg);
+                    }
+                    match Chain::try_lock(memcg) {
+                        Some(chain) => break chain,
+                        None => yield_now(),
+                    }
+                };
                 if chain.is_closed() && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }
@@ -212,7 +225,8 @@ impl RawListLru {
             return Idleness::Busy;
         }
         let mut writer = self.writer.lock();
-        let mut list = one.lock(guard);
+        // `try_lock`, as in `sweep_shards`.
+        let Some(mut list) = one.try_lock(guard) else { return Idleness::Busy };
         let found = list.idleness();
         if found == Idleness::Idle {
             let parent = self.parent_of(list.memcg(), one.node(), guard);

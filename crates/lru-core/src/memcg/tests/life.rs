@@ -299,6 +299,21 @@ fn a_charge_reports_the_nearest_group_above_high() {
     assert_eq!(tree.in_stock(tree.root()), 0, "no stock is taken above a high");
 }
 
+/// Bytes that are uncharged above a `high` do not stay in stock, from which charges report nothing.
+#[test]
+fn a_group_that_stays_above_high_is_reported_again() {
+    let tree = MemcgTree::new(1);
+    let a = tree.root().create("a").unwrap();
+    a.set_high(ByteSize::kib(64));
+    while a.try_charge(ByteSize::kib(4)) == Ok(Charged::Within) {}
+    assert_eq!(a.usage(), ByteSize::kib(68));
+    let reports = (0..9).filter(|_| {
+        a.uncharge(ByteSize::kib(4));
+        a.try_charge(ByteSize::kib(4)) == Ok(Charged::AboveHigh(a.clone()))
+    });
+    assert!(reports.count() >= 8);
+}
+
 /// The root's `max` is the sum of all charges that must succeed: that of 32 KiB fits only if the
 /// batch that the first group stocked is drained.
 #[test]
