@@ -1,8 +1,8 @@
 //! Watchers: clients that `watch` events of the server, one line each.
 //!
 //! An event happens on a thread that serves clients, or that needs memory, and that thread must not
-//! wait for a watcher: each watcher has a queue, and misses the lines that do not fit. A kind of
-//! events that no client watches costs one load.
+//! wait for a watcher: each watcher has a queue, and misses the lines that do not fit: the next line
+//! that fits tells it how many. A kind of events that no client watches costs one load.
 //!
 //! A change must ensure that publishing waits for no watcher, and that each line of any kind has a
 //! number of its own.
@@ -45,6 +45,22 @@ pub struct Watchers {
 struct Queue {
     events: EventSet,
     lines: mpsc::Sender<String>,
+    /// Lines that the watcher has missed since it was told last.
+    missed: u64,
+}
+
+impl Queue {
+    /// Sends a line; before it memcached's `skipped=`, if the watcher has missed lines.
+    fn send(&mut self, line: String) -> Result<(), TrySendError<String>> {
+        let told = match self.missed {
+            0 => Ok(()),
+            missed => self.lines.try_send(format!("skipped={missed}\n")),
+        };
+        if told.is_ok() {
+            self.missed = 0;
+        }
+        told.and_then(|()| self.lines.try_send(line)).inspect_err(|_| self.missed += 1)
+    }
 }
 
 /// The counts that `stats` shows.
@@ -66,7 +82,7 @@ impl Watchers {
         if queues.len() >= WATCHERS_MAX {
             return None;
         }
-        queues.push(Queue { events, lines: sender });
+        queues.push(Queue { events, lines: sender, missed: 0 });
         self.update_watched(&queues);
         Some(lines)
     }
@@ -88,11 +104,11 @@ impl Watchers {
         let mut queues = self.queues.lock();
         // A watcher of this kind misses the line if its queue is full, and is removed if it has
         // disconnected.
-        queues.retain(|queue| {
+        queues.retain_mut(|queue| {
             if !queue.events.has(event) {
                 return true;
             }
-            let sent = queue.lines.try_send(line.clone());
+            let sent = queue.send(line.clone());
             let count = if sent.is_ok() { &self.sent } else { &self.skipped };
             count.fetch_add(1, Ordering::Relaxed);
             !matches!(sent, Err(TrySendError::Closed(_)))
@@ -156,7 +172,12 @@ mod tests {
         let line = slow.try_recv().unwrap();
         assert!(line.ends_with(" gid=1 type=eviction key=a%20b fetch=no ttl=-1 la=7 clsid=1 size=3\n"), "{line}");
         assert_eq!(std::iter::from_fn(|| slow.try_recv().ok()).count(), QUEUE_LINES - 1);
-        assert_eq!(watchers.counts(), WatcherCounts { watchers: 1, sent: QUEUE_LINES as u64, skipped: 10 });
+        watchers.publish(Event::Eviction, "next");
+        assert_eq!(slow.try_recv().as_deref(), Ok("skipped=10\n"));
+        assert!(slow.try_recv().unwrap().ends_with(" next\n"));
+        watchers.publish(Event::Eviction, "another");
+        assert!(slow.try_recv().unwrap().ends_with(" another\n"), "told once");
+        assert_eq!(watchers.counts(), WatcherCounts { watchers: 1, sent: QUEUE_LINES as u64 + 2, skipped: 10 });
         drop(slow);
         watchers.publish_eviction(b"k", &value, 7);
         assert!(watchers.queues.lock().is_empty(), "a disconnected watcher is removed");
