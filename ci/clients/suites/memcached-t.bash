@@ -1,0 +1,42 @@
+# memcached's own tests, t/*.t of its release, by test file; with the text and the binary protocol.
+# Left out are the tests of what this server does not have: the proxy, values on disk, UDP, memcached's
+# slab classes and LRU threads, and its TLS options. watcher.t needs the 80,000 lines that it lets
+# memcached drop, and three files test nothing without memcached's debug build.
+prepare_suite() {
+    packages perl libio-socket-ssl-perl gcc
+    local source
+    source="$(dirname "$(ci/memcached-source.sh)")"
+    rm -rf "$sources/t"
+    cp -r "$source/t" "$sources/t"
+    gcc -O1 -o "$sources/timedrun" "$source/timedrun.c"
+}
+
+run_suite() {
+    local out="$3" folder file name code
+    folder="$(mktemp -d "$scratch/memcached-t.XXXXXX")"
+    cp -r "$sources/t" "$sources/timedrun" "$folder"
+    # The tests start this program. Two of their flags are not for all servers: UDP's port, and an
+    # option of the debug build.
+    cat >"$folder/memcached-debug" <<WRAPPER
+#!/usr/bin/env bash
+given=("\$@") flags=()
+while [ "\${#given[@]}" -gt 0 ]; do
+    case "\${given[*]:0:2}" in
+        "-U "* | "-o relaxed_privileges") given=("\${given[@]:2}") ;;
+        *) flags+=("\${given[0]}") given=("\${given[@]:1}") ;;
+    esac
+done
+exec "$program" "\${flags[@]}"
+WRAPPER
+    chmod +x "$folder/memcached-debug"
+    for file in "$folder"/t/*.t; do
+        name="${file##*/}"
+        case "$name" in
+            proxy* | *extstore* | ssl_* | udp.t | *slab* | lru* | maxconns.t | dash-M.t | chunked-* | watcher.t) continue ;;
+            misbehave.t | issue_140.t | issue_260.t | refhang.t | whitespace.t) continue ;;
+        esac
+        code=0
+        (cd "$folder" && timeout 60 prove "t/$name") || code=$?
+        if [ "$code" -eq 0 ]; then echo "pass $name"; else echo "fail $name"; fi >>"$out"
+    done
+}
