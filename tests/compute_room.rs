@@ -1,5 +1,5 @@
-//! Room for the value of an `and_compute`: it is freed as for an insert, although the closure runs in
-//! the read side, where the thread itself holds back what it evicts.
+//! Room for the value of an `and_compute`: it is freed as for an insert, although the closure runs
+//! in the read side, where the thread itself holds back what it evicts.
 //!
 //! A change must ensure that no call of `and_compute` is refused for memory that a plain insert of
 //! the same value would get.
@@ -16,7 +16,8 @@ use wait::until;
 
 const BUDGET: ByteSize = ByteSize::mib(16);
 
-/// A value with a charge that the cache does not know: the bytes come back when the value is dropped.
+/// A value with a charge that the cache does not know: the bytes come back when the value is
+/// dropped.
 struct Paid {
     bytes: Vec<u8>,
     _charge: Charge,

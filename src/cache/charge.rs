@@ -98,9 +98,9 @@ where
         })
     }
 
-    /// As [`charge`](Self::charge), for a caller in the read side: without direct reclaim and waits,
-    /// as the caller itself holds back what they would wait for. Returns false if that does not
-    /// suffice.
+    /// As [`charge`](Self::charge), for a caller in the read side: without direct reclaim and
+    /// waits, as the caller itself holds back what they would wait for. Returns false if that does
+    /// not suffice.
     pub(super) fn charge_pinned(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> bool {
         let runtime = &self.inner.runtime;
         if runtime.retired().is_much() && !runtime.retired().has_room_for(bytes) {

@@ -100,9 +100,9 @@ pub enum Op<V> {
     /// ```
     Touch(Option<Duration>),
     /// Removes the current value, and stops a load in flight, as [`Cache::remove`] does; the
-    /// removal listener gets [`RemovalCause::Explicit`]. Without a current value, a load in flight is
-    /// stopped all the same, an expired value that is still in the cache is removed, and the result
-    /// is [`Computed::Kept`].
+    /// removal listener gets [`RemovalCause::Explicit`]. Without a current value, a load in flight
+    /// is stopped all the same, an expired value that is still in the cache is removed, and the
+    /// result is [`Computed::Kept`].
     Remove,
     /// Changes nothing. The call does not count as a use of the entry.
     Keep,
@@ -316,10 +316,10 @@ where
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
     /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread inserts, replaces or removes the entry in between, `f` is called again; also
-    /// if memory for the value must be freed by more than the evictions of an insert, which may
-    /// remove the entry itself. So `f` should have no other effect than its result. The thread is
-    /// pinned while `f` runs, while the value is weighed, and while listeners are called for the
+    /// If another thread inserts, replaces or removes the entry in between, `f` is called again;
+    /// also if memory for the value must be freed by more than the evictions of an insert, which
+    /// may remove the entry itself. So `f` should have no other effect than its result. The thread
+    /// is pinned while `f` runs, while the value is weighed, and while listeners are called for the
     /// evictions: the memory of entries that leave meanwhile is freed only afterwards, so none of
     /// them should block. Reading the value in `f` does not count as a use. A new
     /// value keeps the use count of the value that it replaces. For the order of eviction the

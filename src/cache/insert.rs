@@ -159,8 +159,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> NewRecord<K, V> {
         Self { record, cost, queue: None, replaces_known: false, floor: expires.floor, bytes, is_paid: false }
     }
 
-    /// Takes over bytes that were charged before, if they are for `group` and suffice; uncharges the
-    /// rest.
+    /// Takes over bytes that were charged before, if they are for `group` and suffice; uncharges
+    /// the rest.
     pub(super) fn take_over(&mut self, mut charge: Charge, group: &Memcg) {
         if let Some(paid) = charge.split(self.bytes).filter(|paid| paid.group() == group) {
             paid.into_paid();
@@ -214,7 +214,8 @@ where
         if !group.is_online() || !has_one_group && !payer.is_named {
             let guard = pin();
             let present = self.present(&key, hash, &guard);
-            // The evicted entry of a reload may have been evicted because its group is being dropped.
+            // The evicted entry of a reload may have been evicted because its group is being
+            // dropped.
             let is_reload = matches!(expect, Expect::Reload(_)) && !payer.is_named;
             other = match present {
                 None if is_reload => self.nearest_that_takes(payer.group),
@@ -510,8 +511,8 @@ where
                     record.set_queue(Queue::Main);
                 }
             }
-            // Before the record is in the index: a load in flight has read an older value, which must
-            // not be inserted either if this record has left again by then.
+            // Before the record is in the index: a load in flight has read an older value, which
+            // must not be inserted either if this record has left again by then.
             if !expect.is_load() && there.is_none_or(|there| core.is_expired(there)) {
                 core.inflight.stop_older(hash);
             }

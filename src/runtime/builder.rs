@@ -330,7 +330,10 @@ impl RuntimeBuilder {
             return Err(RuntimeBuildError::LimitTooSmall);
         }
         // Where the machine does not say, the present limit is the most that is known to exist.
-        Ok(machine_memory().map_or(now, |memory| limit.budget(memory)).max(ByteSize::new(1)))
+        match machine_memory().map_or(now, |memory| limit.budget(memory)) {
+            ByteSize::ZERO => Err(RuntimeBuildError::LimitTooSmall),
+            budget => Ok(budget),
+        }
     }
 
     fn monitor(&mut self) -> &mut MonitorConfig {

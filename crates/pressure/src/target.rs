@@ -115,7 +115,9 @@ impl Default for PressureConfig {
 pub struct Target {
     config: PressureConfig,
     budget: ByteSize,
-    ceiling: ByteSize,
+    /// The ceiling that pressure has led to, under the budget of that time; none once it has risen
+    /// to the budget again.
+    lowered_to: Option<ByteSize>,
     level: Level,
     /// The usage when the pressure began: the upper end of the steps when the budget is unlimited.
     came_from: ByteSize,
@@ -131,7 +133,7 @@ impl Target {
         Self {
             config,
             budget,
-            ceiling: budget,
+            lowered_to: None,
             level: Level::Calm,
             came_from: ByteSize::ZERO,
             answered: None,
@@ -142,7 +144,7 @@ impl Target {
     /// Returns the limit for usage now. Events lower it, and [`tick`](Self::tick) raises it, up to
     /// the [`budget`](Self::budget).
     pub fn ceiling(&self) -> ByteSize {
-        self.ceiling
+        self.lowered_to.map_or(self.budget, |to| to.max(self.floor()).min(self.budget))
     }
 
     /// Returns the limit for usage without pressure.
@@ -157,7 +159,7 @@ impl Target {
 
     /// Returns whether the ceiling is below the budget.
     pub fn is_lowered(&self) -> bool {
-        self.ceiling < self.budget
+        self.ceiling() < self.budget
     }
 
     /// Handles an event at time `now_ns`: pressure of `level`, while `usage` is in use. Returns
@@ -171,7 +173,7 @@ impl Target {
             return false;
         }
         self.answered = Some((now_ns, level));
-        let from = usage.min(self.ceiling);
+        let from = usage.min(self.ceiling());
         self.lower(less_percent(from, self.percent(level)), from)
     }
 
@@ -183,7 +185,7 @@ impl Target {
             return false;
         }
         self.note(now_ns, level);
-        self.lower(at_most, usage.min(self.ceiling))
+        self.lower(at_most, usage.min(self.ceiling()))
     }
 
     /// Restarts the time to the next step at `now_ns`, while a source cannot be read: as long as
@@ -203,20 +205,20 @@ impl Target {
     /// Returns whether the ceiling fell.
     fn lower(&mut self, to: ByteSize, from: ByteSize) -> bool {
         let lowered = to.max(self.floor());
-        if lowered >= self.ceiling {
+        if lowered >= self.ceiling() {
             return false;
         }
-        if !self.is_lowered() {
+        if self.lowered_to.is_none() {
             self.came_from = from;
         }
-        self.ceiling = lowered;
+        self.lowered_to = Some(lowered);
         true
     }
 
     /// Advances the time to `now_ns`, and makes all steps that were [due](Self::due) by then.
     /// Returns whether the ceiling rose.
     pub fn tick(&mut self, now_ns: u64) -> bool {
-        let before = self.ceiling;
+        let before = self.ceiling();
         // Terminates: each iteration lowers the level or makes one of fewer than 2 * `STEPS` steps,
         // as a step is rounded down.
         while let Some(due) = self.due().filter(|due| *due <= now_ns) {
@@ -227,15 +229,15 @@ impl Target {
                 self.step_up();
             }
         }
-        self.ceiling > before
+        self.ceiling() > before
     }
 
     /// Returns the time of the next step of [`tick`](Self::tick); `None` if there is no pressure
-    /// and the ceiling is the budget.
+    /// and the ceiling has risen to the budget.
     pub fn due(&self) -> Option<u64> {
         let wait = if self.level > Level::Calm {
             self.config.quiet
-        } else if self.is_lowered() {
+        } else if self.lowered_to.is_some() {
             self.config.step_time
         } else {
             return None;
@@ -244,20 +246,18 @@ impl Target {
     }
 
     /// Changes the budget. A ceiling that pressure has lowered stays, limited to the range from the
-    /// new floor to the new budget.
+    /// new floor to the new budget, also for the next changes of the budget.
     pub fn set_budget(&mut self, budget: ByteSize) {
-        let was_lowered = self.is_lowered();
         self.budget = budget;
-        self.ceiling = if was_lowered { self.ceiling.max(self.floor()).min(budget) } else { budget };
     }
 
     fn step_up(&mut self) {
         let top = if self.budget == ByteSize::MAX { self.came_from } else { self.budget };
         // At least one byte, so that a ceiling of a few bytes rises, too.
         let step = ByteSize::new((top.get() / STEPS).max(1));
-        let risen = self.ceiling.saturating_add(step);
+        let risen = self.ceiling().saturating_add(step);
         // INVARIANT 4: the last step restores the whole budget.
-        self.ceiling = if risen >= top { self.budget } else { risen };
+        self.lowered_to = Some(risen).filter(|risen| *risen < top);
     }
 
     fn is_debounced(&self, now_ns: u64, level: Level) -> bool {

@@ -1,8 +1,8 @@
 //! Watchers: clients that `watch` events of the server, one line each.
 //!
 //! An event happens on a thread that serves clients, or that needs memory, and that thread must not
-//! wait for a watcher: each watcher has a queue, and misses the lines that do not fit: the next line
-//! that fits tells it how many. A kind of events that no client watches costs one load.
+//! wait for a watcher: each watcher has a queue, and misses the lines that do not fit: the next
+//! line that fits tells it how many. A kind of events that no client watches costs one load.
 //!
 //! A change must ensure that publishing waits for no watcher, and that each line of any kind has a
 //! number of its own.

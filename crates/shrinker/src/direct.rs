@@ -25,6 +25,9 @@ use crate::work::{Bound, Progress, Work};
 /// The maximum number of laps (over all nodes and groups) in a row that scan something and free
 /// nothing: if objects get a second chance, the first lap may only clear it.
 const IDLE_LAPS_MAX: u32 = 3;
+/// The maximum number of laps of one call, so that a shrinker that falsely reports freed objects
+/// does not keep it running for ever, with neither a bound on objects nor a clock (S21).
+const LAPS_MAX: u32 = 1 << 18;
 
 /// The outcome of one call of direct reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +72,9 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
     }
     let mut idle = 0;
     let mut recheck = Recheck::default();
-    // Terminates: each lap frees something, or is one of the few that may free nothing, or one of
-    // the few that are repeated because a group ended.
-    loop {
+    // Each lap frees something, or is one of the few that may free nothing, or one of the few that
+    // are repeated because a group ended. A shrinker may report objects that it has not freed.
+    for _ in 0..LAPS_MAX {
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());
         }
@@ -87,9 +90,10 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
         }
         idle += 1;
         if (lap.scanned == 0 || idle >= IDLE_LAPS_MAX) && work.bound().is_none() {
-            return outcome(total, DirectStop::NothingLeft);
+            break;
         }
     }
+    outcome(total, DirectStop::NothingLeft)
 }
 
 /// Goes once round all nodes, the current one first. Visits groups below their `low` only if the

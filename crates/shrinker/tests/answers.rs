@@ -211,6 +211,48 @@ fn a_job_with_a_lying_shrinker_frees_all_of_the_honest_one() {
 }
 
 #[test]
+fn a_job_gives_up_beside_uncharges_and_after_a_false_count() {
+    use lowwater_lru_core::ByteSize;
+    use lowwater_shrinker::{Job, Step};
+    for false_counts in [0, 60] {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        let (root, calls) = (tree.root().clone(), AtomicU64::new(0));
+        let count = move |_: &ShrinkControl<'_>| match calls.fetch_add(1, Relaxed) < false_counts {
+            true => Some(Count::Objects(u64::MAX)),
+            false => Some(Count::Objects(100_000)),
+        };
+        shelf.count.set(Box::new(count)).ok().unwrap();
+        shelf.add(&root, N0, 1);
+        let _ = root.try_charge(ByteSize::mib(1)).unwrap();
+        tree.drain_stock();
+        let other = root.clone();
+        // All objects stay, and meanwhile another thread uncharges a byte.
+        let scan = move |_: &mut ShrinkControl<'_>| {
+            other.uncharge(ByteSize::new(1));
+            Some(Scan::Freed(0))
+        };
+        shelf.scan.set(Box::new(scan)).ok().unwrap();
+        let mut job = Job::new(root, ByteSize::ZERO);
+        let steps = (0..10_000).take_while(|_| job.step(&registry, N0, 4_096) == Step::Again).count();
+        assert!(steps < 1_000, "{steps} steps after {false_counts} false counts");
+    }
+}
+
+#[test]
+fn direct_reclaim_without_bounds_ends_beside_false_progress() {
+    let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
+    let tree = MemcgTree::new(0);
+    let registry = Registry::with_config(&tree, config);
+    let shelf = Arc::new(Shelf::new());
+    let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    shelf.add(tree.root(), N0, 1);
+    shelf.count.set(Box::new(|_| Some(Count::Objects(1)))).ok().unwrap();
+    shelf.scan.set(Box::new(|_| Some(Scan::Freed(1)))).ok().unwrap();
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!(outcome.stopped, DirectStop::NothingLeft);
+}
+
+#[test]
 fn a_scan_bound_is_exact_for_shrinkers_that_scan_as_requested() {
     for batch in [1, 7, 128, u64::MAX] {
         for bound in [1, 10, 127, 129] {

@@ -24,9 +24,10 @@
 //!
 //! A call that removes a key stops the load in flight of the key's hash, whether the key has a
 //! record or not; so does an insert of a key without a live record, as its record may have left
-//! again when the load ends. A call that replaces a record stops the record's reload. The value of a
-//! stopped load goes to the followers that the load has, and is not inserted. No further caller follows a
-//! stopped load: the next one takes its place. A caller that loads alone cannot be stopped.
+//! again when the load ends. A call that replaces a record stops the record's reload. The value of
+//! a stopped load goes to the followers that the load has, and is not inserted. No further caller
+//! follows a stopped load: the next one takes its place. A caller that loads alone cannot be
+//! stopped.
 //!
 //! # User code
 //!

@@ -363,8 +363,8 @@ fn the_housekeeper_sleeps_until_the_earliest_idle_deadline() {
     assert!(time > hour && time < hour * 9 / 8, "{time:?}");
 }
 
-/// The time until a deadline is that of the manual clock, which may stand still: the housekeeper does
-/// not wait for so short a time again and again.
+/// The time until a deadline is that of the manual clock, which may stand still: the housekeeper
+/// does not wait for so short a time again and again.
 #[test]
 fn the_housekeeper_does_not_spin_on_a_manual_clock() {
     let clock = ManualClock::new();

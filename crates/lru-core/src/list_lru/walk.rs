@@ -170,9 +170,9 @@ impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
 impl<'a> Unlocked<'a> {
     /// Continues the walk: takes the lock again and visits the same item, or if that is gone, the
     /// one after it; no other item that was visited before, unless items that the walk had yet to
-    /// visit were removed meanwhile: then an item that it has rotated may be visited again. Each visit
-    /// counts against `nr_to_walk`, so the walk ends (`docs/INVARIANTS.md`, L12). The walk is over if the group died meanwhile
-    /// (R7), or if there was no memory for the walk's cursor.
+    /// visit were removed meanwhile: then an item that it has rotated may be visited again. Each
+    /// visit counts against `nr_to_walk`, so the walk ends (`docs/INVARIANTS.md`, L12). The walk is
+    /// over if the group died meanwhile (R7), or if there was no memory for the walk's cursor.
     #[doc(alias = "LRU_RETRY")]
     pub fn retry(self) -> LruStatus<'a> {
         LruStatus { removed: self.removed, then: Then::Retry, call: PhantomData }

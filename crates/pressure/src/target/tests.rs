@@ -145,6 +145,22 @@ fn an_event_restarts_the_quiet_time() {
     assert!(target.tick(21 * S));
 }
 
+#[test]
+fn a_budget_that_falls_and_rises_leaves_the_ceiling_of_pressure() {
+    let mib = ByteSize::mib;
+    let mut target = Target::new(PressureConfig::default(), mib(100));
+    target.raise(0, Level::Critical, mib(80));
+    for (budget, ceiling) in [(100, 60), (50, 50), (100, 60), (1_600, 100), (100, 60)] {
+        target.set_budget(mib(budget));
+        assert_eq!(target.ceiling(), mib(ceiling), "with a budget of {budget} MiB");
+    }
+    // It rises from there as without a change.
+    target.tick(29 * S);
+    assert_eq!((target.ceiling(), target.level()), (mib(60), Level::Low));
+    target.tick(120 * S);
+    assert_eq!((target.ceiling(), target.is_lowered(), target.due()), (mib(100), false, None));
+}
+
 /// The ceiling rises by sixteenths of the usage at the first event. When it has reached this usage,
 /// there is no limit any more.
 #[test]

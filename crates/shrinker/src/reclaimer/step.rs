@@ -30,6 +30,8 @@ const IDLE_STEPS_MAX: u8 = 3;
 /// subtree on the step's node, as of the last visits: if objects have several chances, the bounded
 /// steps may meet a hundred thousand objects in a row that each lose one chance and are not freed.
 const IDLE_ROUNDS_MAX: u64 = 4;
+/// The most objects that these steps must have scanned, whatever the shrinkers count.
+const IDLE_SCANS_MAX: u64 = 1 << 30;
 
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
 const BACK_OFFS_MAX: u8 = 8;
@@ -70,6 +72,8 @@ pub struct Job {
     target: Option<ByteSize>,
     /// The reason and the gap below a limit, if the target follows from a limit.
     limit: Option<(ReclaimReason, Watermarks)>,
+    /// Whether the job frees an amount that was requested by hand.
+    is_manual: bool,
     /// The pressure: 12 (light) to 0.
     priority: u8,
     /// Steps in a row at priority 0 without a fall in usage.
@@ -93,6 +97,7 @@ impl Job {
             memcg,
             target: Some(target),
             limit: None,
+            is_manual: false,
             priority: PRIORITY_DEFAULT,
             idle: 0,
             idle_scanned: 0,
@@ -116,6 +121,20 @@ impl Job {
     pub(super) fn below_limit(memcg: Memcg, reason: ReclaimReason, watermarks: Watermarks) -> Self {
         let target = reason.target(&memcg, &watermarks);
         Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
+    }
+
+    /// Creates a job for requests by hand, which add up.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(super) fn manual(memcg: Memcg, target: ByteSize) -> Self {
+        Self { is_manual: true, ..Self::new(memcg, target) }
+    }
+
+    /// Lowers the target of a job for requests by hand by another `bytes`. Returns false for other
+    /// jobs.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(super) fn add_manual(&mut self, bytes: ByteSize) -> bool {
+        let target = self.target.as_mut().filter(|_| self.is_manual);
+        target.map(|target| *target = target.saturating_sub(bytes)).is_some()
     }
 
     /// Returns the limit from which the target follows, if any.
@@ -199,7 +218,9 @@ impl Job {
         if self.backs_off(progress) {
             return Step::BackOff;
         }
-        let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(target).get());
+        // A fall without freed objects is that of other threads' uncharges.
+        let fell = if progress.freed > 0 { before.saturating_sub(after).get() } else { 0 };
+        let want = before.saturating_sub(target).get();
         if fell > 0 {
             (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
         } else if self.priority == 0 && !registry.accepts(&mut self.recheck, mark) {
@@ -209,8 +230,10 @@ impl Job {
         } else if self.priority == 0 {
             self.idle = self.idle.saturating_add(1);
             self.idle_scanned = self.idle_scanned.saturating_add(progress.scanned);
-            if self.idle == IDLE_STEPS_MAX {
-                self.idle_scans_max = registry.held(&self.memcg, node).saturating_mul(IDLE_ROUNDS_MAX);
+            // Counted again from time to time: a single false count must not keep the job running.
+            if self.idle == IDLE_STEPS_MAX || self.idle > IDLE_STEPS_MAX && self.idle.is_power_of_two() {
+                let scans = registry.held(&self.memcg, node).saturating_mul(IDLE_ROUNDS_MAX).min(IDLE_SCANS_MAX);
+                self.idle_scans_max = if self.idle == IDLE_STEPS_MAX { scans } else { scans.min(self.idle_scans_max) };
             }
             let nothing = progress.scanned == 0 && !cut;
             if nothing || (self.idle >= IDLE_STEPS_MAX && self.idle_scanned >= self.idle_scans_max) {

@@ -160,10 +160,15 @@ impl Reclaimer {
 
     /// Requests that `memcg` use less; the threads do the work. Queues the request for each node,
     /// or costs a fence and a load per node if the same request is queued already. Never blocks on
-    /// a callback. Without memory to queue the request nothing happens: a group near its limit is
-    /// requested again at its next charge.
+    /// a callback. Does nothing for a group of another registry's tree. Without memory to queue the
+    /// request nothing happens: a group near its limit is requested again at its next charge.
     #[doc(alias = "wakeup_kswapd")]
     pub fn wake(&self, memcg: &Memcg, reason: ReclaimReason) {
+        // The ids of two trees are the same, so such a request would hide one of this tree's
+        // groups.
+        if !memcg.is_in_tree_of(self.registry.root()) {
+            return;
+        }
         let target = reason.target(memcg, &self.watermarks);
         for (shared, _) in &self.nodes {
             shared.wake.request(memcg, reason, target);
@@ -362,7 +367,12 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     }
     let memcg = request.memcg.clone();
     let job = match request.reason {
-        ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => Job::new(memcg, request.target),
+        // Requests by hand add up, also with a running job.
+        ReclaimReason::Manual(bytes) if jobs.iter_mut().any(|job| *job.memcg() == memcg && job.add_manual(bytes)) => {
+            return;
+        }
+        ReclaimReason::Manual(_) => Job::manual(memcg, request.target),
+        ReclaimReason::Pressure(_) => Job::new(memcg, request.target),
         // Limits may have changed since the request, and may change again.
         reason => Job::below_limit(memcg, reason, *watermarks),
     };

@@ -103,7 +103,12 @@ impl WakeQueue {
         let same = |old: &&mut WakeRequest| old.memcg == *memcg && kind(old.reason) == kind(reason);
         match (state.requests.iter_mut().find(same), reason) {
             // Two manual requests add up.
-            (Some(old), ReclaimReason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
+            (Some(old), ReclaimReason::Manual(bytes)) => {
+                old.target = old.target.saturating_sub(bytes);
+                if let ReclaimReason::Manual(sum) = &mut old.reason {
+                    *sum = sum.saturating_add(bytes);
+                }
+            }
             (Some(old), _) => old.target = target,
             (None, _) => {
                 if try_push(&mut state.requests, WakeRequest { memcg: memcg.clone(), reason, target }).is_err() {

@@ -79,8 +79,9 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                // Tried again, and not waited for: the caller may be a listener or a walk's callback,
-                // with a list's lock for which the end of the group waits under the chain's lock.
+                // Tried again, and not waited for: the caller may be a listener or a walk's
+                // callback, with a list's lock for which the end of the group waits under the
+                // chain's lock.
                 let mut chain = loop {
                     if !memcg.is_online() && !crate::mutated!("populate_without_dying_check") {
                         return Err(Unpopulated::Closed);

@@ -32,6 +32,17 @@ fn a_group_gets_another_job_only_for_a_lower_target() {
 }
 
 #[test]
+fn requests_by_hand_add_up_while_one_is_under_way() {
+    let tree = MemcgTree::new(0);
+    let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    let (manual, pressure) = (ReclaimReason::Manual(ByteSize::new(10)), ReclaimReason::Pressure(ByteSize::ZERO));
+    assert_eq!(targets(&[(&a, manual, 90), (&a, manual, 90)]), [Some(80)]);
+    assert_eq!(targets(&[(&a, manual, 5), (&a, manual, 0)]), [Some(0)]);
+    assert_eq!(targets(&[(&a, manual, 90), (&b, manual, 90)]), [Some(90), Some(90)]);
+    assert_eq!(targets(&[(&a, pressure, 50), (&a, manual, 90)]), [Some(50)], "the lower target covers it");
+}
+
+#[test]
 fn a_group_gets_one_job_for_its_debts_beside_those_with_targets() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
