@@ -27,7 +27,10 @@ impl From<Arc<Reclaimer>> for MonitoredReclaimer {
 
 impl BackgroundReclaim for MonitoredReclaimer {
     fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize) {
+        // A ceiling above the usage only ends an earlier request: the watermarks do the rest.
+        let usage = memcg.usage();
         let target = self.0.watermarks().target(ceiling);
+        let target = if usage <= ceiling { target.max(usage) } else { target };
         self.0.wake(memcg, ReclaimReason::Pressure(target));
     }
 

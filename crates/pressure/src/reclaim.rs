@@ -16,7 +16,8 @@ use lowwater_lru_core::{ByteSize, Memcg};
 #[doc(alias = "wakeup_kswapd")]
 pub trait BackgroundReclaim: Debug + Send + Sync {
     /// Wakes background reclaim, which is to reduce the usage of `memcg` to `ceiling` or slightly
-    /// below. Does not wait for it.
+    /// below. Does not wait for it. Also called when the ceiling rises, even above the usage: then
+    /// an earlier call for a lower one is void.
     fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize);
 
     /// Runs the monitor's thread: calls `thread`, which returns when the monitor is dropped.

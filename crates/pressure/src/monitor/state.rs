@@ -343,12 +343,17 @@ impl MonitorState {
         self.apply();
     }
 
-    /// Sets the group's `max` as low as its usage allows, and wakes the reclaimer if the usage is
-    /// above the ceiling.
+    /// Sets the group's `max` as low as its usage allows, and tells the reclaimer the ceiling if
+    /// the usage is above it or the ceiling rises.
     pub(super) fn apply(&mut self) {
         let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
         if usage <= ceiling {
+            let rises = self.memcg.max() < ceiling;
             self.memcg.set_max(ceiling);
+            if rises {
+                // The reclaimer may still be on the way to a lower ceiling.
+                self.reclaimer.reclaim_to(&self.memcg, ceiling);
+            }
             if let Some(fall) = self.fall.take() {
                 self.trim.freed(fall.usage.saturating_sub(usage));
                 self.resident.iter_mut().for_each(ResidentLimit::fell);

@@ -72,8 +72,8 @@ pub struct Job {
     target: Option<ByteSize>,
     /// The reason and the gap below a limit, if the target follows from a limit.
     limit: Option<(ReclaimReason, Watermarks)>,
-    /// Whether the job frees an amount that was requested by hand.
-    is_manual: bool,
+    /// The reason, if the target is that of a request.
+    request: Option<ReclaimReason>,
     /// The pressure: 12 (light) to 0.
     priority: u8,
     /// Steps in a row at priority 0 without a fall in usage.
@@ -97,7 +97,7 @@ impl Job {
             memcg,
             target: Some(target),
             limit: None,
-            is_manual: false,
+            request: None,
             priority: PRIORITY_DEFAULT,
             idle: 0,
             idle_scanned: 0,
@@ -123,18 +123,24 @@ impl Job {
         Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
     }
 
-    /// Creates a job for requests by hand, which add up.
+    /// Creates a job for a request by hand or for pressure, which has its own target.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
-    pub(super) fn manual(memcg: Memcg, target: ByteSize) -> Self {
-        Self { is_manual: true, ..Self::new(memcg, target) }
+    pub(super) fn of_request(memcg: Memcg, reason: ReclaimReason, target: ByteSize) -> Self {
+        Self { request: Some(reason), ..Self::new(memcg, target) }
     }
 
-    /// Lowers the target of a job for requests by hand by another `bytes`. Returns false for other
-    /// jobs.
+    /// Lets the job do a later request of the same reason as well: requests by hand add up, and of
+    /// those for pressure the last one counts, also if its target is higher. Returns false for
+    /// other jobs.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
-    pub(super) fn add_manual(&mut self, bytes: ByteSize) -> bool {
-        let target = self.target.as_mut().filter(|_| self.is_manual);
-        target.map(|target| *target = target.saturating_sub(bytes)).is_some()
+    pub(super) fn take_over(&mut self, reason: ReclaimReason, target: ByteSize) -> bool {
+        let before = self.target.unwrap_or(ByteSize::MAX);
+        self.target = match (self.request, reason) {
+            (Some(ReclaimReason::Manual(_)), ReclaimReason::Manual(bytes)) => Some(before.saturating_sub(bytes)),
+            (Some(ReclaimReason::Pressure(_)), ReclaimReason::Pressure(_)) => Some(target),
+            _ => return false,
+        };
+        true
     }
 
     /// Returns the limit from which the target follows, if any.

@@ -366,13 +366,13 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
         return;
     }
     let memcg = request.memcg.clone();
+    if jobs.iter_mut().any(|job| *job.memcg() == memcg && job.take_over(request.reason, request.target)) {
+        return;
+    }
     let job = match request.reason {
-        // Requests by hand add up, also with a running job.
-        ReclaimReason::Manual(bytes) if jobs.iter_mut().any(|job| *job.memcg() == memcg && job.add_manual(bytes)) => {
-            return;
+        reason @ (ReclaimReason::Manual(_) | ReclaimReason::Pressure(_)) => {
+            Job::of_request(memcg, reason, request.target)
         }
-        ReclaimReason::Manual(_) => Job::manual(memcg, request.target),
-        ReclaimReason::Pressure(_) => Job::new(memcg, request.target),
         // Limits may have changed since the request, and may change again.
         reason => Job::below_limit(memcg, reason, *watermarks),
     };

@@ -12,13 +12,14 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lowwater_lru_core::MemcgTree;
 use std::fs;
 
-/// A reclaimer that counts its calls, and frees nothing.
+/// A reclaimer that counts its calls, keeps the last ceiling, and frees nothing.
 #[derive(Debug, Default)]
-struct Counting(AtomicU64);
+struct Counting(AtomicU64, AtomicU64);
 
 impl BackgroundReclaim for Counting {
-    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: ByteSize) {
+    fn reclaim_to(&self, _memcg: &Memcg, ceiling: ByteSize) {
         self.0.fetch_add(1, Relaxed);
+        self.1.store(ceiling.get(), Relaxed);
     }
 }
 
@@ -314,4 +315,17 @@ fn an_excess_is_requested_once_until_freed_memory_is_returned() {
     // Requested from the caches, and not yet freed.
     assert!(state.fall.is_some() && state.trim.due(true).is_none());
     assert_eq!(ceiling_after(&mut state, 300), 700);
+}
+
+/// The reclaimer must not go on to a ceiling that is taken back.
+#[test]
+fn a_ceiling_that_rises_is_told_to_the_reclaimer() {
+    let World { reclaimer, mut state, .. } = world(900, None);
+    let told = || (reclaimer.0.load(Relaxed), reclaimer.1.load(Relaxed));
+    state.set_budget(ByteSize::new(100));
+    assert_eq!(told(), (1, 100));
+    state.set_budget(ByteSize::new(1_000));
+    assert_eq!((told(), state.memcg.max()), ((2, 1_000), ByteSize::new(1_000)));
+    state.set_budget(ByteSize::new(950));
+    assert_eq!(told(), (2, 1_000), "a usage below the ceiling needs no reclaim");
 }

@@ -21,13 +21,13 @@ fn targets(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn a_group_gets_another_job_only_for_a_lower_target() {
+fn the_last_request_for_pressure_counts() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
     // A job for pressure has the target of its request, whatever the limits are.
     let pressure = ReclaimReason::Pressure(ByteSize::ZERO);
-    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 500), (&a, pressure, 501)]), [Some(500)]);
-    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 499)]), [Some(500), Some(499)]);
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 500), (&a, pressure, 501)]), [Some(501)]);
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, pressure, 499)]), [Some(499)]);
     assert_eq!(targets(&[(&a, pressure, 500), (&b, pressure, 500)]), [Some(500), Some(500)]);
 }
 
@@ -40,6 +40,15 @@ fn requests_by_hand_add_up_while_one_is_under_way() {
     assert_eq!(targets(&[(&a, manual, 5), (&a, manual, 0)]), [Some(0)]);
     assert_eq!(targets(&[(&a, manual, 90), (&b, manual, 90)]), [Some(90), Some(90)]);
     assert_eq!(targets(&[(&a, pressure, 50), (&a, manual, 90)]), [Some(50)], "the lower target covers it");
+}
+
+#[test]
+fn a_request_gets_a_job_beside_another_reasons_only_for_a_lower_target() {
+    let tree = MemcgTree::new(0);
+    let a = tree.root().create("a").unwrap();
+    let (manual, pressure) = (ReclaimReason::Manual(ByteSize::new(10)), ReclaimReason::Pressure(ByteSize::ZERO));
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, manual, 500)]), [Some(500)]);
+    assert_eq!(targets(&[(&a, pressure, 500), (&a, manual, 499)]), [Some(500), Some(499)]);
 }
 
 #[test]
