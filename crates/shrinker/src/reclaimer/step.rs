@@ -73,6 +73,7 @@ pub struct Job {
     /// The reason and the gap below a limit, if the target follows from a limit.
     limit: Option<(ReclaimReason, Watermarks)>,
     /// The reason, if the target is that of a request.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
     request: Option<ReclaimReason>,
     /// The pressure: 12 (light) to 0.
     priority: u8,
@@ -97,6 +98,7 @@ impl Job {
             memcg,
             target: Some(target),
             limit: None,
+            #[cfg(all(feature = "std", not(lowwater_loom)))]
             request: None,
             priority: PRIORITY_DEFAULT,
             idle: 0,
