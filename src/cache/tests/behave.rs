@@ -273,8 +273,6 @@ fn a_values_clone_may_request_a_key_in_flight() {
     }
     let runtime = Runtime::builder().unlimited().build().unwrap();
     let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    // The value is inserted between the caller's first lookup and its load.
-    let leader = cache.inner.core.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
     // Runs inside `clone`, on the thread that leads the load of this key: a wait for the load would
     // never end. Joins the load directly, as a lookup would find the value in the cache.
@@ -283,7 +281,9 @@ fn a_values_clone_may_request_a_key_in_flight() {
         assert!(matches!(inflight.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
     };
     let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
+    // The value is inserted between the caller's first lookup and its load.
     cache.insert(1, Asks(Arc::clone(&slot))).unwrap();
+    let leader = cache.inner.core.inflight.join(cache.inner.core.hash(&1), 1);
     assert!(matches!(cache.fill_step(cache.inner.core.hash(&1), leader), FillStep::Done(_)));
     assert!(slot.lock().unwrap().is_none(), "the value was not cloned");
 }
