@@ -115,6 +115,18 @@ where
         is_charged
     }
 
+    /// Drops a part of the retired records, if they are many: after a
+    /// [`charge_pinned`](Self::charge_pinned), outside of the read side.
+    #[inline]
+    pub(super) fn sweep_if_due(&self) {
+        let runtime = &self.inner.runtime;
+        if runtime.retired().is_much() && runtime.retired().is_sweep_due() {
+            // Not inside a callback, as in `look_at_retired`.
+            let scope = runtime.registry().first_no_reclaim_scope();
+            let _swept = scope.map(|_scope| runtime.retired().sweep(Known::Reported));
+        }
+    }
+
     /// Evicts up to [`BATCHES_MAX`] batches if there is too little free memory, and charges `group`
     /// if it is close to a limit. Returns false if nothing is charged.
     #[inline]
@@ -193,9 +205,9 @@ where
                 return Ok(());
             }
             let root = runtime.root();
-            if root.usage() > root.max() {
-                // A limit was lowered, and the reclaimer has not freed enough yet: no reader is at
-                // fault.
+            if root.usage().saturating_add(bytes) > root.max().saturating_add(retired.allowance()) {
+                // A limit was lowered, and the reclaimer has not freed enough yet: the end of no
+                // reader would help.
                 return Err(RejectReason::NoRoom { bytes, group: root.path() });
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {

@@ -422,6 +422,7 @@ where
                         let old = old.cloned();
                         drop(guard);
                         drop(removal);
+                        cache.sweep_if_due();
                         return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                     }
                     Err((mut back, Refusal::NotPaid)) if cache.charge_pinned(&group, back.bytes(), target.tenant) => {

@@ -3,7 +3,7 @@
 //! `lowwater-pressure` and `lowwater-shrinker` do not know each other; this type is their only
 //! connection.
 //!
-//! A change must ensure that the type only forwards.
+//! A change must ensure that the type only forwards, with the reclaimer's own target.
 
 use std::sync::Arc;
 
@@ -28,9 +28,7 @@ impl From<Arc<Reclaimer>> for MonitoredReclaimer {
 impl BackgroundReclaim for MonitoredReclaimer {
     fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize) {
         // A ceiling above the usage only ends an earlier request: the watermarks do the rest.
-        let usage = memcg.usage();
-        let target = self.0.watermarks().target(ceiling);
-        let target = if usage <= ceiling { target.max(usage) } else { target };
+        let target = if memcg.usage() <= ceiling { ceiling } else { self.0.watermarks().target(ceiling) };
         self.0.wake(memcg, ReclaimReason::Pressure(target));
     }
 

@@ -54,6 +54,9 @@ pub(super) struct MonitorState {
     trim: TrimSchedule,
     /// `Some` while a usage above the ceiling falls.
     fall: Option<UsageFall>,
+    /// The ceiling that the reclaimer was told last; none once it was told that the ceiling is
+    /// above the usage.
+    told: Option<ByteSize>,
     /// `None` without a control group, and while the thread reads the control group's files.
     watched: Option<WatchedCgroup>,
     resident: Option<ResidentLimit>,
@@ -140,6 +143,7 @@ impl MonitorState {
             left,
             trim: TrimSchedule::new(&config.trim),
             fall: None,
+            told: None,
             watched,
             resident: resident.as_ref().map(|resident| ResidentLimit::new(resident.max)),
             urgent: false,
@@ -344,13 +348,12 @@ impl MonitorState {
     }
 
     /// Sets the group's `max` as low as its usage allows, and tells the reclaimer the ceiling if
-    /// the usage is above it or the ceiling rises.
+    /// the usage is above it, or if it is above the one told last.
     pub(super) fn apply(&mut self) {
         let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
         if usage <= ceiling {
-            let rises = self.memcg.max() < ceiling;
             self.memcg.set_max(ceiling);
-            if rises {
+            if self.told.take_if(|told| *told < ceiling).is_some() {
                 // The reclaimer may still be on the way to a lower ceiling.
                 self.reclaimer.reclaim_to(&self.memcg, ceiling);
             }
@@ -363,6 +366,7 @@ impl MonitorState {
         self.resident.iter_mut().for_each(ResidentLimit::fell);
         self.memcg.set_max(self.memcg.max().min(usage).max(ceiling));
         self.fall.get_or_insert(UsageFall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
+        self.told = Some(ceiling);
         self.reclaimer.reclaim_to(&self.memcg, ceiling);
     }
 

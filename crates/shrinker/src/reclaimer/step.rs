@@ -145,6 +145,12 @@ impl Job {
         true
     }
 
+    /// Returns whether the target is that of a request for pressure, which may be taken back.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(super) fn is_for_pressure(&self) -> bool {
+        matches!(self.request, Some(ReclaimReason::Pressure(_)))
+    }
+
     /// Returns the limit from which the target follows, if any.
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(super) fn limit_reason(&self) -> Option<ReclaimReason> {

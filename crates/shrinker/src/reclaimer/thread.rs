@@ -377,9 +377,10 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
         reason => Job::below_limit(memcg, reason, *watermarks),
     };
     // A job that follows a limit ends if the limit is raised, so it covers only requests of the
-    // same reason.
+    // same reason; and one for pressure covers none, as its request may be taken back.
     let goes_as_far = |other: &Job| {
         let is_like = other.limit_reason().is_none() || other.limit_reason() == job.limit_reason();
+        let is_like = is_like && !other.is_for_pressure();
         *other.memcg() == request.memcg && is_like && other.target() <= job.target() && !other.pays_debts()
     };
     if !jobs.iter().any(goes_as_far) {

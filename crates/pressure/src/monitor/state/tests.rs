@@ -327,5 +327,10 @@ fn a_ceiling_that_rises_is_told_to_the_reclaimer() {
     state.set_budget(ByteSize::new(1_000));
     assert_eq!((told(), state.memcg.max()), ((2, 1_000), ByteSize::new(1_000)));
     state.set_budget(ByteSize::new(950));
+    state.set_budget(ByteSize::new(980));
     assert_eq!(told(), (2, 1_000), "a usage below the ceiling needs no reclaim");
+    // At the usage, where the limit has stayed.
+    state.set_budget(ByteSize::new(100));
+    state.set_budget(ByteSize::new(900));
+    assert_eq!(told(), (4, 900));
 }

@@ -39,7 +39,7 @@ fn requests_by_hand_add_up_while_one_is_under_way() {
     assert_eq!(targets(&[(&a, manual, 90), (&a, manual, 90)]), [Some(80)]);
     assert_eq!(targets(&[(&a, manual, 5), (&a, manual, 0)]), [Some(0)]);
     assert_eq!(targets(&[(&a, manual, 90), (&b, manual, 90)]), [Some(90), Some(90)]);
-    assert_eq!(targets(&[(&a, pressure, 50), (&a, manual, 90)]), [Some(50)], "the lower target covers it");
+    assert_eq!(targets(&[(&a, pressure, 50), (&a, manual, 90), (&a, pressure, 500)]), [Some(500), Some(90)]);
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn a_request_gets_a_job_beside_another_reasons_only_for_a_lower_target() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     let (manual, pressure) = (ReclaimReason::Manual(ByteSize::new(10)), ReclaimReason::Pressure(ByteSize::ZERO));
-    assert_eq!(targets(&[(&a, pressure, 500), (&a, manual, 500)]), [Some(500)]);
-    assert_eq!(targets(&[(&a, pressure, 500), (&a, manual, 499)]), [Some(500), Some(499)]);
+    assert_eq!(targets(&[(&a, manual, 500), (&a, pressure, 500)]), [Some(500)]);
+    assert_eq!(targets(&[(&a, manual, 500), (&a, pressure, 499)]), [Some(500), Some(499)]);
 }
 
 #[test]
