@@ -109,16 +109,6 @@ impl ChunkTable {
     /// Registers a chunk under a number below `end`. `None`: all numbers below `end` are taken; or
     /// there is no memory for a leaf. O(released numbers that are not below `end`).
     pub fn register(&self, chunk: *mut u8, end: u32) -> Option<u32> {
-        self.register_as(chunk, end, true)
-    }
-
-    /// As [`register`](Self::register), for a caller that holds a lock: allocates nothing, and is
-    /// `None` also if the next number needs a new leaf.
-    pub fn register_without_alloc(&self, chunk: *mut u8, end: u32) -> Option<u32> {
-        self.register_as(chunk, end, false)
-    }
-
-    fn register_as(&self, chunk: *mut u8, end: u32, may_allocate: bool) -> Option<u32> {
         let end = end.min((LEAVES * LEAF) as u32);
         let mut free = self.free.lock();
         let number = loop {
@@ -131,9 +121,6 @@ impl ChunkTable {
             if self.entry(free.fresh).is_some() {
                 free.fresh += 1;
                 break free.fresh - 1;
-            }
-            if !may_allocate {
-                return None;
             }
             free = self.make_leaf(free)?;
         };
@@ -293,14 +280,6 @@ mod tests {
         }
         assert_eq!([4, 4, 4].map(|end| chunks.register(chunk(6), end)), [Some(1), Some(2), None]);
         assert_eq!([4, 5, 6].map(|n| chunks.register(chunk(n), u32::MAX)), [Some(4), Some(5), Some(6)]);
-    }
-
-    #[test]
-    fn no_leaf_is_created_for_a_caller_that_holds_a_lock() {
-        let chunks = table();
-        assert_eq!(chunks.register_without_alloc(chunk(1), u32::MAX), None);
-        assert_eq!(chunks.register(chunk(1), u32::MAX), Some(1));
-        assert_eq!(chunks.register_without_alloc(chunk(2), u32::MAX), Some(2));
     }
 
     #[test]

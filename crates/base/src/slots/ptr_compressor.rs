@@ -78,12 +78,11 @@ impl PtrCompressor {
         header.table_number << self.layout.bits | slot
     }
 
-    /// Registers a pointer that is in no slot under a number, until it is unregistered. Allocates
-    /// nothing, as the caller may hold a lock. `None`: there is no number for which the table has
-    /// memory.
+    /// Registers a pointer that is in no slot under a number, until it is unregistered. `None`:
+    /// there is no free number, or no memory.
     pub fn register_external(&self, at: NonNull<u8>) -> Option<u32> {
         let chunk = at.as_ptr().wrapping_sub(self.layout.first);
-        Some(ChunkTable::global().register_without_alloc(chunk, self.layout.numbers_end())? << self.layout.bits)
+        Some(ChunkTable::global().register(chunk, self.layout.numbers_end())? << self.layout.bits)
     }
 
     /// Releases the number of an external pointer.
