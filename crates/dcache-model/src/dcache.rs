@@ -60,7 +60,7 @@ use std::hash::BuildHasher;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dcache {
-    core: Arc<DcacheCore>,
+    pub(crate) core: Arc<DcacheCore>,
     policy: std::sync::Arc<dyn NegativePolicy>,
 }
 

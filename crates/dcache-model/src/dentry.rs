@@ -34,7 +34,8 @@
 //!    reclaimer; in the second case `SHRINK_LIST` is set, too (D8).
 //! 2. The counters hold the number of dentries with `LRU_LIST`, and the number of negatives with
 //!    `LRU_LIST` and without `SHRINK_LIST` (D9).
-//! 3. Each child is counted as a user of its parent (D12).
+//! 3. Each child is counted as a user of its parent (D12). The slot and the user of a killed child
+//!    end in one critical section of `children`.
 //! 4. A dentry that is hashed, not dead and not in use is on a list; or its last user is about to
 //!    add it to one, or to kill it, if `DONTCACHE` is set or the list cannot take it.
 //! 5. `CHARGED` is set exactly while the bytes of the dentry, with its current name, are charged to

@@ -7,7 +7,7 @@
 //! So each side writes its own state, issues a fence, and then reads the state of the other:
 //!
 //! ```text
-//!     put_one (last user)               dispose_one (dentry isolated, `d_lock` held)
+//!     last put                          dispose_one (dentry isolated, `d_lock` held)
 //!       count = 0                         clear LRU_LIST
 //!       fence(SeqCst)                     fence(SeqCst)
 //!       LRU_LIST clear? slow path         count == 0? try to kill the dentry again
@@ -20,7 +20,10 @@
 //! Numbers such as D12 are those of docs/INVARIANTS.md.
 //!
 //! A change must ensure that each side stores its own word, fences, and then reads the other's; and
-//! that a dentry is killed once.
+//! that a dentry is killed once; and that the slot and the user of a killed child end together.
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, LockedFields};
@@ -31,6 +34,7 @@ use crate::kind::type_of;
 use crate::qstr::QStr;
 use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
+use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{fence, Ordering};
 use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
@@ -132,20 +136,26 @@ impl DcacheCore {
     }
 
     /// Removes a user. The last put of an unhashed dentry kills it, and puts its parent (D13).
+    #[inline]
     #[doc(alias = "dput")]
     pub(crate) fn put(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
-        let mut next = self.put_one(sb, dentry);
+        if dentry.count.put() {
+            self.last_put(sb, dentry);
+        }
+    }
+
+    /// Completes the last put of a dentry, after its count was lowered to 0. If this kills the
+    /// dentry, and the dentry was the last user of its parent, the parent follows.
+    fn last_put(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
+        let mut next = self.last_put_one(sb, dentry);
         while let Some(parent) = next {
-            next = self.put_one(sb, &parent);
+            next = self.last_put_one(sb, &parent);
         }
     }
 
     #[inline]
     #[doc(alias = "fast_dput")]
-    fn put_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> Option<Arc<Dentry>> {
-        if !dentry.count.put() {
-            return None;
-        }
+    fn last_put_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> Option<Arc<Dentry>> {
         // SeqCst: pairs with the fence in `dispose_one`; see the module documentation.
         fence(Ordering::SeqCst);
         const RETAINED: u32 = flag::LRU_LIST | flag::REFERENCED;
@@ -156,7 +166,7 @@ impl DcacheCore {
     }
 
     /// The last put of a dentry that is not simply retained on its list: kills it, or adds it to a
-    /// list. Returns the parent to put, if the dentry was killed.
+    /// list. Returns the parent if the dentry was killed, and was its last user.
     #[cold]
     #[doc(alias = "retain_dentry")]
     fn put_slow(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> Option<Arc<Dentry>> {
@@ -251,12 +261,13 @@ impl DcacheCore {
         delta: &mut CounterDelta,
     ) {
         if let Some(parent) = self.kill(sb, dentry, locked, delta) {
-            self.put(sb, &parent);
+            self.last_put(sb, &parent);
         }
     }
 
     /// Kills `dentry`: the caller has marked its count dead and holds its `d_lock`. Returns the
-    /// parent, of which the caller must put one user.
+    /// parent if `dentry` was its last user: the caller must complete that [last
+    /// put](Self::last_put).
     #[doc(alias = "__dentry_kill")]
     fn kill(
         &self,
@@ -279,17 +290,23 @@ impl DcacheCore {
         if let Some(inode) = inode {
             sb.inodes.put(inode);
         }
-        if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
-            let mut children = dir.children.lock();
-            let child = children.remove(dentry.child_index.load(Ordering::Relaxed));
-            children.protected -= usize::from(dentry.has(flag::PROTECTED));
-            drop(children);
-            dir.child_changed.notify_all();
-            drop(child);
-        }
+        // Before the slot is empty, so that the bytes are uncharged when `shrink_tree` or the drop
+        // of the mount returns.
         dentry.uncharge();
         delta.dentry_freed();
-        parent
+        let parent = parent?;
+        let dir = parent.make_dir();
+        let mut children = dir.children.lock();
+        let child = children.remove(dentry.child_index.load(Ordering::Relaxed));
+        children.protected -= usize::from(dentry.has(flag::PROTECTED));
+        // D12, D22: the slot and the user end together. If the user ended later, a `shrink_tree` in
+        // between would take the parent for a directory in use, and the late put would list it.
+        let late = mutated!("put_parent_without_lock");
+        let is_last = !late && parent.count.put();
+        drop(children);
+        dir.child_changed.notify_all();
+        drop(child);
+        (is_last || late && parent.count.put()).then_some(parent)
     }
 
     /// Returns the parent directory, with one more user; for the root, the root itself.

@@ -95,8 +95,9 @@ impl Mount {
 impl Drop for Mount {
     #[doc(alias = "shrink_dcache_for_umount")]
     fn drop(&mut self) {
-        // The shrinker is unregistered first, so that no callback runs while the dentries are
-        // freed.
+        // The shrinker is unregistered first, so that no callback begins while the dentries are
+        // freed. A scan may be in flight if this drop runs in a callback, and another mount's
+        // thread may trim a chain: `shrink_tree` waits for the dentries that they kill.
         drop(self.registration.take());
         let root = self.sb.root();
         self.core.shrink_tree(&self.sb, root);

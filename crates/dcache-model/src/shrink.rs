@@ -8,9 +8,12 @@
 //!
 //! Numbers such as D24 are those of docs/INVARIANTS.md.
 
+#[cfg(all(test, lowwater_loom))]
+mod loom;
+
 use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
-use crate::dentry::{Dentry, DentryGuard};
+use crate::dentry::{Dentry, DentryGuard, Dir};
 use crate::flag;
 use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
@@ -194,7 +197,7 @@ impl DcacheCore {
                 return true;
             }
             dentry.update_flags_batched(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
-            // SeqCst: pairs with the fence in `put_one`; see lifecycle.rs.
+            // SeqCst: pairs with the fence in `last_put_one`; see lifecycle.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
                 return false;
@@ -237,8 +240,8 @@ impl DcacheCore {
             &self.counters,
         );
         self.counters.promoted(dentry.addr());
-        // SeqCst: pairs with the fence in `put_one`; see lifecycle.rs. If the dentry is in use, its
-        // last put lists it.
+        // SeqCst: pairs with the fence in `last_put_one`; see lifecycle.rs. If the dentry is in
+        // use, its last put lists it.
         fence(Ordering::SeqCst);
         if dentry.count.users() == Some(0) {
             dentry.update_flags(&mut locked, 0, flag::LRU_LIST, &self.counters);
@@ -272,49 +275,46 @@ impl DcacheCore {
                 // Only `top` can be other than a directory.
                 break;
             };
-            let mut locked = children.children.lock();
-            let Some((at, child)) = locked.next(*index, ChildFilter::All).map(|(at, child)| (at, Arc::clone(child)))
-            else {
-                drop(locked);
-                let done = stack.pop().map(|(dir, _)| dir);
-                if let (Some(dir), false) = (done, stack.is_empty()) {
-                    // A directory with another user stays. If that user is a concurrent
-                    // `shrink_tree`, which has it on its stack, that call kills it.
-                    killed += u64::from(
-                        dir.count.put() && dir.count.kill() && {
-                            self.kill_and_put_parent(sb, &dir, dir.lock());
-                            true
-                        },
-                    );
+            let next =
+                children.children.lock().next(*index, ChildFilter::All).map(|(at, child)| (at, Arc::clone(child)));
+            if let Some((at, child)) = next {
+                *index = at + 1;
+                // A directory that loses its last child loses that user under the same lock (D12).
+                // So a directory without children has no user, or users that are no children.
+                let has_children = child.dir().is_some_and(|dir| dir.children.lock().len() > 0);
+                if has_children && child.count.get() {
+                    stack.push((child, 0));
+                } else {
+                    killed += u64::from(self.kill_unused(sb, children, at, &child));
                 }
                 continue;
-            };
-            *index = at + 1;
-            match child.count.users() {
-                None => {
-                    // Another thread is killing the child, or has frozen it. When it is done, the
-                    // slot is empty or holds another child, or the child has users again.
-                    children.wait_while(&mut locked, |slots| {
-                        let there = slots.next(at, ChildFilter::All);
-                        there.is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) && child.count.users().is_none()
-                    });
-                }
-                Some(0) => {
-                    drop(locked);
-                    if child.count.kill() {
-                        self.kill_and_put_parent(sb, &child, child.lock());
-                        killed += 1;
-                    }
-                }
-                Some(_) => {
-                    drop(locked);
-                    let has_children = child.dir().is_some_and(|dir| dir.children.lock().len() > 0);
-                    if has_children && child.count.get() {
-                        stack.push((child, 0));
-                    }
-                }
             }
+            let done = stack.pop();
+            let (Some((done, _)), Some((parent, index))) = (done, stack.last()) else { break };
+            done.count.put();
+            killed += u64::from(self.kill_unused(sb, parent.make_dir(), index - 1, &done));
         }
         killed
+    }
+
+    /// Kills `child`, which was found at index `at` of `parent`, if it is unused. If another thread
+    /// is killing it, waits until that thread has removed it. Returns whether this call killed it.
+    ///
+    /// A child with another user stays. If that user is a concurrent `shrink_tree`, which has the
+    /// child on its stack, that call kills it.
+    fn kill_unused(&self, sb: &SuperBlock, parent: &Dir, at: u32, child: &Arc<Dentry>) -> bool {
+        if child.count.kill() {
+            self.kill_and_put_parent(sb, child, child.lock());
+            return true;
+        }
+        // Another thread may be killing the child, or have frozen it. When it is done, the slot is
+        // empty or holds another child, or the child has users again.
+        if child.count.users().is_none() {
+            parent.wait_while(&mut parent.children.lock(), |slots| {
+                let there = slots.next(at, ChildFilter::All);
+                there.is_some_and(|(_, there)| Arc::ptr_eq(there, child)) && child.count.users().is_none()
+            });
+        }
+        false
     }
 }

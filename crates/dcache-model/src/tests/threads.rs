@@ -99,6 +99,29 @@ fn d22_a_shrink_goes_on_when_a_removal_has_kept_the_name() {
 }
 
 #[test]
+fn d22_a_shrink_beside_a_reclaimer_leaves_no_directory() {
+    let fixture = Fixture::new(16, Unbounded);
+    let (mount, root) = (&fixture.mount, fixture.tree.root());
+    for _ in 0..ROUNDS {
+        drop(mount.mkdir(b"/d").unwrap());
+        fixture.missing(b"/d/a");
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                mount.core.scan(&mount.sb, &mount.sb.dentries, root, lowwater_lru_core::NodeId::ZERO, &mut 2);
+            });
+            start.wait();
+            mount.shrink_tree(b"/").unwrap();
+        });
+        assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "only the root is in use (D22)");
+        mount.rmdir(b"/d").unwrap();
+        mount.invalidate(b"/d").unwrap();
+    }
+    fixture.assert_valid();
+}
+
+#[test]
 fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
     const THREADS: usize = 8;
     let tree = MemcgTree::default();
