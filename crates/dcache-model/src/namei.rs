@@ -267,7 +267,9 @@ impl Mount {
         if names_directory && old.kind() != Kind::Directory {
             return Err(ErrorKind::NotADirectory);
         }
-        if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
+        // By number: if the backend has moved `old` by itself, dentries in use below it may still
+        // be children of another dentry of `old`.
+        if old.kind() == Kind::Directory && core.has_ancestor(to.0, |dir| dir.number() == old.inode()) {
             return Err(ErrorKind::Loop);
         }
         let target = self.lookup_shared(to.0, &core.qstr(to.0, to.1), &self.sb.group)?;
@@ -328,7 +330,7 @@ fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
 impl DcacheCore {
     /// Marks a removed directory as dead, and the inode as unlinked, though it may have other names
     /// that are not cached: the next lookup of another name makes a new inode.
-    fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
+    pub(crate) fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {
             let mut locked = dentry.lock();
             dentry.update_flags(&mut locked, 0, flag::DEADDIR, &self.counters);
@@ -354,9 +356,15 @@ impl DcacheCore {
     /// Returns whether `dentry` is the directory `top`, or below it. The caller holds
     /// `rename_mutex`.
     fn is_below(&self, top: &Arc<Dentry>, dentry: &Arc<Dentry>) -> bool {
+        self.has_ancestor(dentry, |dir| Arc::ptr_eq(dir, top))
+    }
+
+    /// Returns whether `is_wanted` is true for the directory `dentry` or one above it. The caller
+    /// holds `rename_mutex`, and uses the dentry.
+    fn has_ancestor(&self, dentry: &Arc<Dentry>, is_wanted: impl Fn(&Arc<Dentry>) -> bool) -> bool {
         let mut here = Arc::clone(dentry);
         loop {
-            if Arc::ptr_eq(&here, top) {
+            if is_wanted(&here) {
                 return true;
             }
             let above = here.lock().parent.clone();

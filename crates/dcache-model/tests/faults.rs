@@ -133,11 +133,12 @@ fn a_backend_that_panics_in_any_change_keeps_no_lock() {
         let mount = &fixture.mount;
         let directory = mount.lookup(b"/d").unwrap().unwrap();
         let watch = mount.watch(b"/e").unwrap();
-        let calls: [(&str, &dyn Fn()); 9] = [
+        let calls: [(&str, &dyn Fn()); 10] = [
             ("lookup", &|| drop(directory.child(b"missing").unwrap())),
             ("lookup", &|| drop(watch.directory().child(b"missing").unwrap())),
             ("lookup", &|| drop(mount.lookup(b"/d/absent").unwrap())),
             ("lookup", &|| drop(mount.lookup(b"/d/file").unwrap())),
+            ("lookup", &|| assert!(mount.invalidate(b"/d").unwrap())),
             ("create", &|| drop(mount.create(b"/d/made").unwrap())),
             ("create", &|| drop(mount.mkdir(b"/d/dir").unwrap())),
             ("link", &|| drop(mount.link(b"/d/file", b"/d/linked").unwrap())),
@@ -185,6 +186,25 @@ fn a_change_that_fails_late_shows_the_backends_state() {
         }
         fixture.assert_valid();
     }
+}
+
+#[test]
+fn an_invalidation_that_the_backend_refuses_leaves_a_directory_in_use_as_it_was() {
+    let armed = Arc::new(AtomicU64::new(0));
+    let arm = Arc::clone(&armed);
+    let fixture = Fixture::honest(Box::new(move |what, name| {
+        (what == "lookup" && name == b"d" && arm.load(Relaxed) > 0).then(|| io::Error::other("EIO"))
+    }));
+    let mount = &fixture.mount;
+    let held = mount.lookup(b"/d/file").unwrap().unwrap();
+    armed.store(1, Relaxed);
+    let error = mount.invalidate(b"/d").unwrap_err();
+    assert!(error.to_string().contains("EIO") && error.path() == b"/d", "{error}");
+    assert!(mount.stat(b"/d/file").unwrap() == Some(held.stat()), "it is still cached");
+    armed.store(0, Relaxed);
+    assert!(mount.invalidate(b"/d").unwrap());
+    drop(held);
+    fixture.assert_usable();
 }
 
 #[test]

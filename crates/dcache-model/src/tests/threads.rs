@@ -9,7 +9,7 @@
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
 use crate::negative::{BoundInputs, NewNegative, Probation, ThreeInARow, Unbounded};
-use crate::{Dcache, Kind, Name, NegativePolicy, WalkControl};
+use crate::{Dcache, ErrorKind, Kind, Name, NegativePolicy, WalkControl};
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -365,18 +365,19 @@ fn d9_d20_counters_add_up_with_directory_and_group_trims() {
 
 #[test]
 fn after_an_invalidation_no_older_answer_is_cached() {
-    const NAMES: u64 = if cfg!(miri) { 3 } else { 20 };
+    const NAMES: u64 = if cfg!(miri) { 3 } else { 30 };
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
     let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
     let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
+    drop(mount.mkdir(b"/d").unwrap());
     let (at, done) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Relaxed) {
-                    let _ = mount.stat(format!("/{}", at.load(Relaxed)).as_bytes()).unwrap();
+                    let _ = mount.stat(format!("/d/{}", at.load(Relaxed)).as_bytes()).unwrap();
                 }
             });
         }
@@ -384,16 +385,48 @@ fn after_an_invalidation_no_older_answer_is_cached() {
         for n in 0..NAMES {
             at.store(n, Relaxed);
             // 5 to 14 ms after its start, a lookup has read its answer, and sleeps (`Slow`).
-            std::thread::sleep(Duration::from_millis(5 + n / 2));
-            let name = format!("/{n}");
+            std::thread::sleep(Duration::from_millis(5 + n / 3));
+            let name = format!("/d/{n}");
             slow.0.create_path(name.as_bytes(), Kind::File).unwrap();
-            let one = n % 2 == 0 && mount.invalidate(name.as_bytes()).is_ok();
-            if !one {
-                mount.invalidate_negatives(b"/").unwrap();
+            match n % 3 {
+                0 => _ = mount.invalidate(name.as_bytes()).unwrap(),
+                // The lookup in flight uses the directory, which therefore stays cached.
+                1 => assert!(mount.invalidate(b"/d").unwrap()),
+                _ => _ = mount.invalidate_negatives(b"/d").unwrap(),
             }
             let found = mount.stat(name.as_bytes()).unwrap().is_some();
             assert!(found, "{n} existed before its negative was invalidated");
         }
     });
     mount.assert_valid();
+}
+
+#[test]
+fn d4_d26_names_in_a_directory_in_use_are_found_beside_its_invalidation() {
+    let fixture = Fixture::new(16, Unbounded);
+    let mount = &fixture.mount;
+    let (dir, deep) = (mount.mkdir(b"/d").unwrap(), mount.mkdir(b"/d/deep").unwrap());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for path in [&b"/d"[..], b"/d/deep", b"/d/deep/x"] {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    mount.invalidate(path).unwrap();
+                }
+            });
+        }
+        let _done = SetsAtEnd(&done);
+        for _ in 0..ROUNDS / 3 {
+            drop(mount.create(b"/d/deep/x").unwrap());
+            assert!(deep.child(b"x").unwrap().is_some(), "the name exists (D4)");
+            mount.rename(b"/d/deep/x", b"/d/y").unwrap();
+            assert!(deep.child(b"x").unwrap().is_none() && dir.child(b"y").unwrap().is_some(), "it was renamed");
+            mount.unlink(b"/d/y").unwrap();
+            assert!(dir.child(b"y").unwrap().is_none());
+            let error = mount.rename(b"/d", b"/d/deep/z").unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Loop), "{error:?}");
+        }
+    });
+    fixture.assert_valid();
 }
