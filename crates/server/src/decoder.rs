@@ -80,7 +80,8 @@ enum DecoderState {
     Value(Box<StoreRequest>),
     /// This many bytes of a data block are still to be discarded; more than 0.
     Swallow(usize),
-    /// After [`ProtocolError::LineTooLong`]: all further input is discarded.
+    /// After [`ProtocolError::LineTooLong`] and [`ProtocolError::HttpRequest`]: all further input is
+    /// discarded.
     Closed,
     /// The stream is of the binary protocol.
     Binary(Box<BinaryDecoder>),
@@ -162,7 +163,7 @@ impl Decoder {
         }
     }
 
-    /// Returns whether a line was too long: all further input is discarded.
+    /// Returns whether no command can follow a refused line: all further input is discarded.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, DecoderState::Closed)
     }
@@ -293,7 +294,9 @@ impl Decoder {
             }
             Ok(command) => (used, Step::Command(command)),
             Err(refused) => {
-                if refused.swallow > 0 {
+                if refused.why == ProtocolError::HttpRequest {
+                    self.state = DecoderState::Closed;
+                } else if refused.swallow > 0 {
                     self.state = DecoderState::Swallow(refused.swallow);
                 }
                 (used, Step::Error(refused))

@@ -40,6 +40,28 @@ fn the_block_of_a_refused_line_is_not_run() {
 }
 
 #[test]
+fn the_block_of_a_line_with_a_wrong_number_of_words_is_not_run() {
+    for line in ["set k 0 0 9 noreply x", "cas k 0 0 9", "cas k 0 0 9 1 2 3", "add k 0 0 9 1 2"] {
+        let steps = steps([format!("{line}\r\nflush_all\r\nversion\r\n").as_bytes()]);
+        assert_eq!(steps.len(), 2, "{line}: {steps:?}");
+        assert!(steps[0].contains("why: Unknown, noreply: false"), "{line}: {steps:?}");
+        assert_eq!(steps[1], "Command(Version)", "{line}");
+    }
+    // A line without a valid length announces no block.
+    for line in ["set k 0 0", "set k 0 0 x 1 2"] {
+        let steps = steps([format!("{line}\r\nversion\r\n").as_bytes()]);
+        assert_eq!(steps[1..], ["Command(Version)"], "{line}");
+    }
+}
+
+#[test]
+fn nothing_after_a_request_of_http_is_run() {
+    let steps = steps([&b"POST / HTTP/1.1\r\nHost: a\r\n\r\nflush_all\r\n"[..]]);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(steps[0].contains("why: HttpRequest, noreply: true"), "{steps:?}");
+}
+
+#[test]
 fn a_bad_data_chunk_ends_after_its_announced_length() {
     let steps = steps([&b"set k 0 0 3\r\nabcdef\r\nversion\r\n"[..]]);
     assert_eq!(steps.len(), 3, "{steps:?}");

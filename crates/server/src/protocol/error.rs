@@ -35,6 +35,8 @@ pub enum ProtocolError {
     TooLarge,
     /// The connection closes after this error, as the start of the next command is unknown.
     LineTooLong,
+    /// The line is a request of HTTP. It gets no reply, and the connection closes.
+    HttpRequest,
     /// An error of a meta command.
     Meta(MetaError),
 }
@@ -43,7 +45,7 @@ impl ProtocolError {
     /// Returns the reply, without its CR LF.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Unknown => "ERROR",
+            Self::Unknown | Self::HttpRequest => "ERROR",
             Self::Format => "CLIENT_ERROR bad command line format",
             Self::Exptime => "CLIENT_ERROR invalid exptime argument",
             Self::Delta => "CLIENT_ERROR invalid numeric delta argument",

@@ -64,7 +64,9 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
         [b'm', _] => meta::command(name, line),
         // A web page can make a browser send a request to this port; its headers and body must not
         // run as commands.
-        _ if words.last().is_some_and(|last| last.starts_with(b"HTTP/")) => Ok(Command::Quit),
+        _ if words.last().is_some_and(|last| last.starts_with(b"HTTP/")) => {
+            Err(RefusedLine { noreply: true, ..ProtocolError::HttpRequest.into() })
+        }
         _ => Err(ProtocolError::Unknown.into()),
     }
 }
@@ -147,15 +149,21 @@ fn keys_after(words: usize, line: &[u8]) -> Result<Words<'_>, RefusedLine> {
 /// is memcached's.
 fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let fields = if verb == StoreVerb::Cas { 5 } else { 4 };
-    if arguments.len() != fields && arguments.len() != fields + 1 {
-        return Err(ProtocolError::Unknown.into());
-    }
-    let noreply = noreply(arguments);
+    let has_all_words = arguments.len() == fields || arguments.len() == fields + 1;
+    let (noreply, why) = match has_all_words {
+        true => (noreply(arguments), ProtocolError::Format),
+        false => (false, ProtocolError::Unknown),
+    };
     // The length comes first: if it is valid, the block after a refused line is discarded, and not
     // run as commands. (memcached 1.6.18 runs the block; later versions discard it.)
-    let Some(length) = value_length(arguments[3]) else {
-        return Err(RefusedLine { noreply, ..ProtocolError::Format.into() });
+    let Some(length) = arguments.get(3).and_then(|length| value_length(length)) else {
+        return Err(RefusedLine { noreply, ..why.into() });
     };
+    // 2: the CR LF of the block.
+    let refused = RefusedLine { why, noreply, swallow: length + 2 };
+    if !has_all_words {
+        return Err(refused);
+    }
     let read = || {
         Some(StoreCommand {
             verb,
@@ -168,8 +176,7 @@ fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Ref
             meta: None,
         })
     };
-    // 2: the CR LF of the block.
-    read().map(Command::Store).ok_or(RefusedLine { why: ProtocolError::Format, noreply, swallow: length + 2 })
+    read().map(Command::Store).ok_or(refused)
 }
 
 /// Parses `<key> [0] [noreply]`. As in memcached, the 0 is accepted for old clients.

@@ -230,7 +230,12 @@ fn connections_are_watched() {
     let mut watcher = server.connect();
     watcher.0.write_all(b"watch connevents\r\n").unwrap();
     assert_eq!(watcher.line(), "OK\r\n");
-    for (request, reason) in [("quit\r\n", "normal"), ("get a", "idle_timeout"), (&*"x".repeat(3000), "error")] {
+    for (request, reason) in [
+        ("quit\r\n", "normal"),
+        ("get a", "idle_timeout"),
+        (&*"x".repeat(3000), "error"),
+        ("GET / HTTP/1.1\r\nflush_all\r\n", "error"),
+    ] {
         let mut client = server.connect();
         client.0.write_all(request.as_bytes()).unwrap();
         let peer = format!("rip=127.0.0.1 rport={} transport=tcp", client.0.local_addr().unwrap().port());
