@@ -28,6 +28,7 @@
 
 use alloc::vec::Vec;
 
+use hashbrown::HashMap;
 use lowwater_base::fallible::try_push;
 use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{fence, AtomicU64, Ordering};
@@ -35,6 +36,7 @@ use lowwater_base::sync::{Condvar, Mutex, MutexGuard};
 use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::reason::ReclaimReason;
+use crate::hash::IdHasher;
 
 #[cfg(all(test, lowwater_loom))]
 #[path = "loom.rs"]
@@ -64,6 +66,9 @@ struct WakeState {
     requests: Vec<WakeRequest>,
     /// Groups with debts that may wait for `SOON`. Always empty without `std`.
     soon: Vec<Memcg>,
+    /// For each queued request and debt, its [`merge_key`] and its position in `requests` or `soon`:
+    /// with many groups near their limits, no charge searches the queue.
+    positions: HashMap<u64, usize, IdHasher>,
     /// True while the thread waits for requests and has not been notified. While the thread works
     /// or rests, no notification is needed: it checks the queue before it waits.
     waits: bool,
@@ -100,8 +105,7 @@ impl WakeQueue {
     #[cold]
     fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize, key: u64) {
         let mut state = self.state.lock();
-        let same = |old: &&mut WakeRequest| old.memcg == *memcg && kind(old.reason) == kind(reason);
-        match (state.requests.iter_mut().find(same), reason) {
+        match (state.find(memcg, reason), reason) {
             // Two manual requests add up.
             (Some(old), ReclaimReason::Manual(bytes)) => {
                 old.target = old.target.saturating_sub(bytes);
@@ -111,7 +115,7 @@ impl WakeQueue {
             }
             (Some(old), _) => old.target = target,
             (None, _) => {
-                if try_push(&mut state.requests, WakeRequest { memcg: memcg.clone(), reason, target }).is_err() {
+                if !state.push(WakeRequest { memcg: memcg.clone(), reason, target }) {
                     // Not recorded in `queued`: the next charge requests again.
                     return;
                 }
@@ -163,6 +167,9 @@ impl WakeQueue {
                 reason: ReclaimReason::Debt,
                 target: ByteSize::MAX,
             }));
+            state.positions = HashMap::default();
+        } else {
+            state.positions.retain(|key, _| key >> 32 == u64::from(SOON_KIND));
         }
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
@@ -188,11 +195,8 @@ impl WakeQueue {
     /// timeout.
     pub(super) fn request_soon(&self, memcg: &Memcg) {
         let mut state = self.state.lock();
-        if state.soon.contains(memcg) {
-            return;
-        }
         // Without memory: the next debt that is left is reported again.
-        if try_push(&mut state.soon, memcg.clone()).is_ok() && state.soon.len() == 1 {
+        if state.push_soon(memcg) && state.soon.len() == 1 {
             self.rouse(state);
         }
     }
@@ -244,14 +248,54 @@ impl WakeQueue {
     }
 }
 
-/// Returns a number that is equal for requests that can be merged; [`NONE`] for requests that add
-/// up or replace each other.
+impl WakeState {
+    /// Returns the queued request of this group and kind.
+    fn find(&mut self, memcg: &Memcg, reason: ReclaimReason) -> Option<&mut WakeRequest> {
+        let position = *self.positions.get(&merge_key(memcg, kind(reason)))?;
+        self.requests.get_mut(position).filter(|old| old.memcg == *memcg)
+    }
+
+    /// Queues a request of a group and kind of which none is queued. Returns false if there is no
+    /// memory.
+    fn push(&mut self, request: WakeRequest) -> bool {
+        let (key, position) = (merge_key(&request.memcg, kind(request.reason)), self.requests.len());
+        self.positions.try_reserve(1).is_ok() && try_push(&mut self.requests, request).is_ok() && {
+            self.positions.insert(key, position);
+            true
+        }
+    }
+
+    /// Queues a debt that may wait, if there is memory. Returns false if it is queued already, or
+    /// there is none.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    fn push_soon(&mut self, memcg: &Memcg) -> bool {
+        let (key, position) = (merge_key(memcg, SOON_KIND), self.soon.len());
+        let is_queued =
+            self.positions.get(&key).and_then(|at| self.soon.get(*at)).is_some_and(|queued| queued == memcg);
+        !is_queued && self.positions.try_reserve(1).is_ok() && try_push(&mut self.soon, memcg.clone()).is_ok() && {
+            self.positions.insert(key, position);
+            true
+        }
+    }
+}
+
+/// Returns a number that is equal for requests that can be merged without the lock; [`NONE`] for
+/// requests that add up or replace each other.
 fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     match reason {
         ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => NONE,
-        _ => u64::from(kind(reason)) << 32 | u64::from(memcg.id().get()),
+        _ => merge_key(memcg, kind(reason)),
     }
 }
+
+/// Returns the number of a group and the kind of a request; not 0. The queue holds the group, so
+/// its id is not used again meanwhile.
+fn merge_key(memcg: &Memcg, kind: u8) -> u64 {
+    u64::from(kind) << 32 | u64::from(memcg.id().get())
+}
+
+/// In place of a [`kind`], for a debt that may wait.
+const SOON_KIND: u8 = 7;
 
 /// Returns the kind of a reason, without its amount; not 0.
 fn kind(reason: ReclaimReason) -> u8 {

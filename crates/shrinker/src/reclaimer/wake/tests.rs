@@ -47,6 +47,28 @@ fn the_same_request_is_queued_again_once_it_was_taken() {
 }
 
 #[test]
+fn many_groups_are_queued_once_each_and_in_order() {
+    let tree = MemcgTree::new(0);
+    let groups: Vec<_> = (0..100).map(|n| tree.root().create(&std::format!("{n}")).unwrap()).collect();
+    let queue = WakeQueue::default();
+    for round in 0..3 {
+        // In each round the requests are new, replaced, and replaced again.
+        for target in [3, 2, 1] {
+            for (n, memcg) in groups.iter().enumerate() {
+                queue.request(memcg, ReclaimReason::Limit, ByteSize::new(1_000 * n as u64 + target));
+                queue.request_soon(memcg);
+            }
+        }
+        let taken = queue.take().expect("nothing has stopped it");
+        assert_eq!(taken.len(), 200, "round {round}");
+        for (n, memcg) in groups.iter().enumerate() {
+            assert_eq!((&taken[n].memcg, taken[n].target), (memcg, ByteSize::new(1_000 * n as u64 + 1)));
+            assert_eq!((&taken[100 + n].memcg, taken[100 + n].reason), (memcg, ReclaimReason::Debt));
+        }
+    }
+}
+
+#[test]
 fn debts_that_can_wait_are_taken_once_each_and_without_a_target() {
     let tree = MemcgTree::new(0);
     let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
