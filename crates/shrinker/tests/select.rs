@@ -11,7 +11,7 @@ mod common;
 
 use common::Shelf;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::{Caches, Reclaim, Registration, Registry, Select, Work};
+use lowwater_shrinker::{Caches, Reclaim, Registration, Registry, RegistryConfig, Select, Work};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -30,8 +30,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_config(RegistryConfig::new(NODES.into()))
+    }
+
+    fn with_config(config: RegistryConfig) -> Self {
         let tree = MemcgTree::new(0);
-        let registry = Registry::new(&tree, NODES.into());
+        let registry = Registry::with_config(&tree, config);
         let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
         let groups = [a, b.clone(), b.create("c").unwrap()];
         let shelves = [Caches::DATA, Caches::OBJECTS].map(|caches| {
@@ -107,6 +111,19 @@ fn reclaim_by_bytes_stays_within_the_selection() {
     assert_eq!(fell + rest, 2 * OBJECTS * OBJECT_BYTES);
     assert_eq!(world.left(), [[[OBJECTS; 2], [0, OBJECTS], [0, OBJECTS]], FULL]);
     assert_eq!(world.calls()[1], 0);
+}
+
+#[test]
+fn reclaim_by_bytes_stays_on_its_node_if_victims_are_selected_by_utility() {
+    let world = World::with_config(RegistryConfig::new(NODES.into()).by_utility(true));
+    let fell = world.registry.reclaim_selected(&Select::all().node(NodeId::new(1)), ByteSize::mib(1)).get();
+    assert_eq!(fell, 6 * OBJECTS * OBJECT_BYTES);
+    assert_eq!(world.left(), [[[OBJECTS, 0]; 3]; 2]);
+    assert_eq!(
+        world.registry.reclaim_selected(&Select::all().node(NodeId::new(NODES)), ByteSize::mib(1)),
+        ByteSize::ZERO
+    );
+    assert_eq!(world.left(), [[[OBJECTS, 0]; 3]; 2], "there is no such node");
 }
 
 #[test]

@@ -37,8 +37,11 @@ impl Registry {
         let target = before.saturating_sub(bytes);
         let mut jobs = Vec::new();
         for node in select.nodes(self.nodes()) {
-            let job = (node, Job::new(memcg.clone(), target).filter(select.filter));
-            if try_push(&mut jobs, job).is_err() {
+            let mut job = Job::new(memcg.clone(), target).filter(select.filter);
+            if select.node.is_some() {
+                job = job.for_one_node();
+            }
+            if try_push(&mut jobs, (node, job)).is_err() {
                 break;
             }
         }

@@ -89,6 +89,8 @@ pub struct Job {
     freed: u64,
     owed: u64,
     filter: ShrinkerFilter,
+    /// Only the node that is passed to a step is asked.
+    is_for_one_node: bool,
 }
 
 impl Job {
@@ -109,12 +111,18 @@ impl Job {
             freed: 0,
             owed: 0,
             filter: ShrinkerFilter::ALL,
+            is_for_one_node: false,
         }
     }
 
     /// Restricts the job to some shrinkers.
     pub(crate) fn filter(self, filter: ShrinkerFilter) -> Self {
         Self { filter, ..self }
+    }
+
+    /// Restricts each step to the node that is passed to it, also if victims are selected by utility.
+    pub(crate) fn for_one_node(self) -> Self {
+        Self { is_for_one_node: true, ..self }
     }
 
     /// Creates a job with a target at a gap below a limit of `memcg`. The limit is read again at
@@ -213,7 +221,7 @@ impl Job {
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
         let mut progress = Progress::default();
-        if self.filter.is_all() && registry.is_by_utility() {
+        if self.filter.is_all() && registry.is_by_utility() && !self.is_for_one_node {
             // A limit applies to all nodes together, and so does a pair's size: objects are freed
             // from each node in proportion.
             progress = registry.shrink_least_useful(memcg, None, Reclaim::KSWAPD, &mut work);
