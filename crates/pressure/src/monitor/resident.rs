@@ -53,6 +53,15 @@ pub(super) enum Reaction {
     Lower { level: Level, excess: ByteSize },
 }
 
+impl Reaction {
+    pub(super) fn level(&self) -> Level {
+        match *self {
+            Self::Calm => Level::Calm,
+            Self::Trim { level, .. } | Self::Lower { level, .. } => level,
+        }
+    }
+}
+
 impl ResidentLimit {
     pub(super) fn new(max: ByteSize) -> Self {
         Self { max, due: 0, is_asked: false, is_trimmed: false }

@@ -61,7 +61,9 @@ pub(super) struct MonitorState {
     watched: Option<WatchedCgroup>,
     resident: Option<ResidentLimit>,
     /// The cgroup was too close to its limit at the last reading, so a trim comes earlier.
-    urgent: bool,
+    is_cgroup_near: bool,
+    /// The resident memory was critical at the last reading: the same.
+    is_resident_critical: bool,
     stats: MonitorCounts,
     stop: bool,
 }
@@ -146,7 +148,8 @@ impl MonitorState {
             told: None,
             watched,
             resident: resident.as_ref().map(|resident| ResidentLimit::new(resident.max)),
-            urgent: false,
+            is_cgroup_near: false,
+            is_resident_critical: false,
             stats: MonitorCounts { cgroup, resident, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
         }
@@ -205,7 +208,7 @@ impl MonitorState {
     /// Raises the level for a usage that is too close to the cgroup's limit, and lowers the ceiling
     /// by the excess.
     fn too_near(&mut self, now_ns: u64, seen: &CgroupReading) {
-        self.urgent = seen.level > Level::Calm;
+        self.is_cgroup_near = seen.level > Level::Calm;
         self.give_back(now_ns);
         // Memory of an earlier event may still be held by the caches or by the allocator: a second
         // request would free too much.
@@ -232,15 +235,18 @@ impl MonitorState {
             stats.failed += 1;
             limit.failed(now_ns);
             self.target.hold(now_ns);
+            self.is_resident_critical = false;
             return;
         };
         stats.usage = usage;
-        let (level, at_most, lowers) = match limit.seen(now_ns, usage, self.fall.is_some()) {
+        let reaction = limit.seen(now_ns, usage, self.fall.is_some());
+        self.is_resident_critical = reaction.level() == Level::Critical;
+        let (level, at_most, lowers) = match reaction {
             Reaction::Calm => return,
             Reaction::Trim { level, is_first } => {
                 self.trim.request();
                 let late = now_ns.saturating_add(TRIM_LATE_NS);
-                let is_late = self.trim.due(self.urgent).is_some_and(|due| due > late);
+                let is_late = self.trim.due(self.is_urgent()).is_some_and(|due| due > late);
                 match (self.fall.is_some(), is_late) {
                     (false, false) => return,
                     (false, true) if is_first => (level, self.memcg.usage(), false),
@@ -303,7 +309,8 @@ impl MonitorState {
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(WatchedCgroup::due);
         let resident = self.resident.as_ref().map(ResidentLimit::due);
-        let due = [self.target.due(), self.trim.due(self.urgent), fall, watched, resident].into_iter().flatten().min();
+        let due =
+            [self.target.due(), self.trim.due(self.is_urgent()), fall, watched, resident].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
     }
 
@@ -311,7 +318,13 @@ impl MonitorState {
     pub(super) fn tick(&mut self, now_ns: u64) -> bool {
         self.give_back(now_ns);
         self.follow(now_ns);
-        self.trim.open(now_ns, self.urgent)
+        let is_urgent = self.is_urgent();
+        self.trim.open(now_ns, is_urgent)
+    }
+
+    /// Returns whether a trim comes earlier, and costs more of the time.
+    fn is_urgent(&self) -> bool {
+        self.is_cgroup_near || self.is_resident_critical
     }
 
     pub(super) fn trimmed(&mut self, well: bool, took: Duration) {

@@ -140,7 +140,7 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
     for (level, events) in [(Level::Calm, 0), (Level::Medium, 1), (Level::Critical, 2), (Level::Calm, 2)] {
         let watched = state.take_watched(0, true).unwrap();
         state.seen(1, watched, reading(level, 0));
-        assert_eq!((state.stats().cgroup.unwrap().events, state.urgent), (events, level > Level::Calm));
+        assert_eq!((state.stats().cgroup.unwrap().events, state.is_urgent()), (events, level > Level::Calm));
     }
 }
 
@@ -209,6 +209,26 @@ fn caches_do_not_grow_while_a_trim_has_to_wait() {
     }
     assert!(state.tick(21 * S));
     assert_eq!(state.stats().resident.unwrap().lowered, 1);
+}
+
+#[test]
+fn critical_resident_memory_shortens_the_wait_for_a_trim() {
+    let World { mut state, .. } = world_with(800, None, Some(1_600));
+    ceiling_after(&mut state, S, Some(1_560));
+    assert!(state.tick(S));
+    state.trimmed(true, Duration::from_secs(1));
+    ceiling_after(&mut state, 2 * S, Some(1_500));
+    ceiling_after(&mut state, 2 * S + 1, Some(1_560));
+    assert!(!state.tick(3 * S), "20 times the duration of the first trim");
+    // Beyond the maximum: twice the duration (`COST_PARTS_URGENT`).
+    ceiling_after(&mut state, 3 * S, Some(5_000));
+    assert!(state.tick(3 * S));
+    state.trimmed(true, Duration::from_secs(1));
+    assert_eq!(ceiling_after(&mut state, 4 * S, Some(5_000)), 0);
+    // In the margin again: 20 times.
+    ceiling_after(&mut state, 5 * S, Some(1_560));
+    assert!(!state.tick(22 * S));
+    assert!(state.tick(23 * S));
 }
 
 #[test]
