@@ -267,10 +267,10 @@ impl RuntimeBuilder {
     ///
     /// The budget is at most the maximum. With another allocator than glibc's, set a
     /// [`trim`](Self::trim) that returns its memory at once: otherwise the caches shrink because of
-    /// memory that the allocator keeps free. The caches shrink only after a trim, so that memory which
-    /// is allocated while the next trim has to wait ([`Trim::interval`]) may exceed the maximum.
-    /// [`build`](Self::build) fails where the resident memory
-    /// cannot be read: outside Linux.
+    /// memory that the allocator keeps free. The caches shrink only after a trim, so that memory
+    /// which is allocated while the next trim has to wait ([`Trim::interval`]) may exceed the
+    /// maximum. [`build`](Self::build) fails where the resident memory cannot be read: outside
+    /// Linux.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};

@@ -18,8 +18,8 @@ use lowwater_lru_core::ByteSize;
 const THRESHOLD: ByteSize = ByteSize::mib(4);
 /// Default for the least time between two trims: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The divisor of the interval while the cgroup is close to its limit, or the resident memory to its
-/// maximum: 1 s becomes 50 ms, as usage may reach the limit within a second.
+/// The divisor of the interval while the cgroup is close to its limit, or the resident memory to
+/// its maximum: 1 s becomes 50 ms, as usage may reach the limit within a second.
 const URGENT_PARTS: u64 = 20;
 /// The time from the start of a trim to the start of the next is at least this many times the
 /// duration of the first: a trim of a large heap takes long, and so trims take at most a twentieth
@@ -79,9 +79,9 @@ impl Trim {
     }
 
     /// Sets the least time between the starts of two calls. Default: 1 s. While the cgroup is close
-    /// to its limit, or a 64th of the maximum of the resident memory is left, a twentieth of this time
-    /// applies. A call that took long is followed by a pause of 19 times its duration, and of once its
-    /// duration then.
+    /// to its limit, or a 64th of the maximum of the resident memory is left, a twentieth of this
+    /// time applies. A call that took long is followed by a pause of 19 times its duration, and of
+    /// once its duration then.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self

@@ -544,8 +544,8 @@ impl Connection {
         self.spoken == Spoken::Binary
     }
 
-    /// Ends the connection after a refused line after which the decoder finds no command (too long, or
-    /// of HTTP): sets `is_refused`, and returns `Break`.
+    /// Ends the connection after a refused line after which the decoder finds no command (too long,
+    /// or of HTTP): sets `is_refused`, and returns `Break`.
     fn after_refusal(&mut self) -> ControlFlow<()> {
         self.is_refused = self.decoder.is_closed();
         match self.is_refused {

@@ -80,8 +80,8 @@ enum DecoderState {
     Value(Box<StoreRequest>),
     /// This many bytes of a data block are still to be discarded; more than 0.
     Swallow(usize),
-    /// After [`ProtocolError::LineTooLong`] and [`ProtocolError::HttpRequest`]: all further input is
-    /// discarded.
+    /// After [`ProtocolError::LineTooLong`] and [`ProtocolError::HttpRequest`]: all further input
+    /// is discarded.
     Closed,
     /// The stream is of the binary protocol.
     Binary(Box<BinaryDecoder>),

@@ -120,7 +120,8 @@ impl Job {
         Self { filter, ..self }
     }
 
-    /// Restricts each step to the node that is passed to it, also if victims are selected by utility.
+    /// Restricts each step to the node that is passed to it, also if victims are selected by
+    /// utility.
     pub(crate) fn for_one_node(self) -> Self {
         Self { is_for_one_node: true, ..self }
     }

@@ -66,8 +66,8 @@ struct WakeState {
     requests: Vec<WakeRequest>,
     /// Groups with debts that may wait for `SOON`. Always empty without `std`.
     soon: Vec<Memcg>,
-    /// For each queued request and debt, its [`merge_key`] and its position in `requests` or `soon`:
-    /// with many groups near their limits, no charge searches the queue.
+    /// For each queued request and debt, its [`merge_key`] and its position in `requests` or
+    /// `soon`: with many groups near their limits, no charge searches the queue.
     positions: HashMap<u64, usize, IdHasher>,
     /// True while the thread waits for requests and has not been notified. While the thread works
     /// or rests, no notification is needed: it checks the queue before it waits.
