@@ -34,7 +34,7 @@ const ORDER: &str = "LOWWATER_FAIL";
 
 /// Operations that must continue or return an error at every failing allocation: all of reclaim,
 /// which runs because memory is exhausted, and the paths between a cache and its lists.
-const NEVER_ABORTS: [&str; 13] = [
+const NEVER_ABORTS: [&str; 16] = [
     "list add",
     "list add many",
     "list walk",
@@ -45,7 +45,10 @@ const NEVER_ABORTS: [&str; 13] = [
     "reclaim of a part",
     "wake",
     "sweep",
+    "cache insert",
+    "cache insert without any more memory",
     "cache get",
+    "charge guard",
     "runtime reclaim",
     "runtime reclaim by SIEVE",
 ];
@@ -61,6 +64,8 @@ struct Faulty;
 thread_local! {
     /// The number of this thread's allocations that succeed before one fails.
     static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
+    /// After the one that fails, all others fail as well.
+    static FAIL_ALL: Cell<bool> = const { Cell::new(false) };
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -71,6 +76,7 @@ fn fails_now() -> bool {
         FAILED.set(true);
         // If the process aborts here, this is its last output.
         eprintln!("site: {}", site(&Backtrace::force_capture().to_string()));
+        FAIL_AFTER.set(FAIL_ALL.get().then_some(0));
     }
     n == 0
 }
@@ -215,7 +221,7 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
 /// state. Returns true if the failure was reported.
 type Operation = (&'static str, fn(usize) -> bool);
 
-const OPERATIONS: [Operation; 28] = [
+const OPERATIONS: [Operation; 29] = [
     ("list add", |nth| {
         let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
         let group = group(&tree);
@@ -380,6 +386,19 @@ const OPERATIONS: [Operation; 28] = [
         cache_is_exact(&cache);
         assert_eq!(cache.peek(&1_500).is_some(), !told);
         assert_eq!(cache.stats().rejected, u64::from(told), "an insert without memory counts as rejected");
+        told
+    }),
+    // The error has the path of the group, for which there is no memory, too.
+    ("cache insert without any more memory", |nth| {
+        let (runtime, cache) = cache();
+        (0..1_000).for_each(|key| drop(cache.insert(key, vec![0; 100]).unwrap()));
+        let group = runtime.group("late").unwrap();
+        let value = vec![0; 300];
+        FAIL_ALL.set(true);
+        let told = failing(nth, || cache.entry(1_500).group(&group).insert(value).is_err());
+        FAIL_ALL.set(false);
+        cache_is_exact(&cache);
+        assert_eq!(cache.peek(&1_500).is_some(), !told);
         told
     }),
     ("cache get", |nth| {

@@ -90,7 +90,7 @@ where
             return Ok(());
         }
         self.inner.runtime.charge(group, bytes).map_err(|over| {
-            let (group, max) = (over.memcg.path(), over.memcg.max());
+            let (group, max) = (over.memcg.try_path().unwrap_or_default(), over.memcg.max());
             match bytes > max {
                 true => RejectReason::TooLarge { bytes, group, max },
                 false => RejectReason::NoRoom { bytes, group },
@@ -208,7 +208,7 @@ where
             if root.usage().saturating_add(bytes) > root.max().saturating_add(retired.allowance()) {
                 // A limit was lowered, and the reclaimer has not freed enough yet: the end of no
                 // reader would help.
-                return Err(RejectReason::NoRoom { bytes, group: root.path() });
+                return Err(RejectReason::NoRoom { bytes, group: root.try_path().unwrap_or_default() });
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
                 let (retired, allowed) = (retired.bytes(), retired.allowance());

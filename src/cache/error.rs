@@ -81,7 +81,8 @@ impl From<ShrinkerAllocError> for CacheBuildError {
     }
 }
 
-/// The reason for which an insert was rejected.
+/// The reason for which an insert was rejected. The path of a group is empty if there is no memory
+/// for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RejectReason {

@@ -149,7 +149,7 @@ fn online(group: &Memcg) -> Cow<'_, Memcg> {
 }
 
 fn no_memory(group: &Memcg) -> RejectReason {
-    RejectReason::NoMemory { group: group.path() }
+    RejectReason::NoMemory { group: group.try_path().unwrap_or_default() }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> NewRecord<K, V> {
@@ -394,7 +394,7 @@ where
         if *group != inner.group {
             if !group.is_in_tree_of(&inner.group) {
                 inner.core.counters.rejected();
-                return Err(RejectReason::ForeignGroup { group: group.path() });
+                return Err(RejectReason::ForeignGroup { group: group.try_path().unwrap_or_default() });
             }
             // Relaxed: see `has_one_group`. Stored only once, as all inserts read the flag's cache
             // line.

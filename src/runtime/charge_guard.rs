@@ -99,7 +99,7 @@ impl Charge {
     /// the limit, even of a group without a limit.
     pub fn grow(&mut self, runtime: &Runtime, more: ByteSize) -> Result<(), ChargeError> {
         if !runtime.owns(&self.group) {
-            return Err(ChargeError::ForeignGroup { group: self.group.path() });
+            return Err(ChargeError::ForeignGroup { group: self.group.try_path().unwrap_or_default() });
         }
         runtime.charge(&self.group, more)?;
         // The group's usage has counted the sum, so the sum does not overflow.

@@ -5,20 +5,38 @@
 //! lock of a stock slot.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
+
+use lowwater_base::fallible::abort;
 
 use super::group::Memcg;
 
 impl Memcg {
-    /// Returns the names from the root down: `/` for the root, `/a/b` for others.
+    /// Returns the names from the root down: `/` for the root, `/a/b` for others. O(square of the
+    /// depth). Aborts if there is no memory.
     pub fn path(&self) -> String {
-        let mut names: Vec<&str> = self.ancestry().map(Memcg::name).collect();
-        if names.len() == 1 {
-            names.push("");
+        self.try_path().unwrap_or_else(|| abort::<String>())
+    }
+
+    /// As [`path`](Self::path), but returns `None` if there is no memory: for errors, of which the
+    /// cause may be just that.
+    #[doc(hidden)]
+    pub fn try_path(&self) -> Option<String> {
+        let mut path = String::new();
+        let bytes = self.names().map(|name| 1 + name.len()).sum();
+        path.try_reserve_exact(bytes).ok()?;
+        for name in self.names() {
+            path.push('/');
+            path.push_str(name);
         }
-        names.reverse();
-        names.join("/")
+        Some(path)
+    }
+
+    /// Iterates over the names of the path, from the root down; one empty name for the root.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        // The root's own name is only in its own path.
+        let levels = self.depth().max(1);
+        (0..levels).rev().filter_map(|level| self.ancestry().nth(level)).map(Memcg::name)
     }
 
     /// Returns this group if it is online, or else the nearest ancestor that is. O(depth) for a
@@ -44,6 +62,8 @@ impl Memcg {
 
 impl fmt::Debug for Memcg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Memcg").field(&self.path()).finish()
+        f.write_str("Memcg(\"")?;
+        self.names().try_for_each(|name| write!(f, "/{}", name.escape_debug()))?;
+        f.write_str("\")")
     }
 }
