@@ -136,7 +136,8 @@ where
         for _ in 0..BATCHES_MAX {
             let Room::Short(limit) = room else { break };
             let needy = tenant.and_then(|tenant| self.inner.core.queues.pair(group, tenant));
-            runtime.registry().shrink_least_useful(limit, needy, Reclaim::FOREGROUND, &mut Work::one_batch(SCAN_MAX));
+            let mut work = Work::one_batch(SCAN_MAX).within(runtime.direct_time_max());
+            runtime.registry().shrink_least_useful(limit, needy, Reclaim::FOREGROUND, &mut work);
             room = self.room(group, bytes);
         }
         // Near a limit there is no free memory for a whole stock, so the stock is only for the

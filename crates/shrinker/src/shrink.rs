@@ -131,6 +131,7 @@ impl ShrinkSlab<'_> {
             let now_ns = clock.now_ns();
             visited.time_ns = now_ns.saturating_sub(work.now_ns);
             (visited.last_run_ns, work.now_ns) = (now_ns, now_ns);
+            work.spend_time(visited.time_ns);
         }
         if live {
             let counted = count.map_or(0, Count::objects);

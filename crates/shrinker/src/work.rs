@@ -83,6 +83,8 @@ pub struct Work<'a> {
     scan_left: u64,
     /// A clock, and the deadline in its nanoseconds.
     until: Option<(&'a dyn Clock, u64)>,
+    /// Nanoseconds of visits that are left; `u64::MAX`: no bound.
+    time_left_ns: u64,
     enough: Option<&'a dyn Fn() -> bool>,
     /// Whether a shrinker was called to scan, has deferred, or counted an unknown number. A visit
     /// that finds an empty pair does not count.
@@ -108,7 +110,16 @@ impl<'a> Work<'a> {
     /// Permits a scan of at most `scan_max` objects, except for objects that the last call scans
     /// beyond its request.
     pub const fn objects(scan_max: u64) -> Self {
-        Self { scan_left: scan_max, until: None, enough: None, begun: false, one_batch: false, now_ns: 0 }
+        let until = None;
+        Self {
+            scan_left: scan_max,
+            until,
+            time_left_ns: u64::MAX,
+            enough: None,
+            begun: false,
+            one_batch: false,
+            now_ns: 0,
+        }
     }
 
     /// Permits one batch that frees something, of one pair or, if there are many, of several, for
@@ -123,6 +134,15 @@ impl<'a> Work<'a> {
     /// Also stops at `deadline_ns` on `clock`.
     pub const fn until(mut self, clock: &'a dyn Clock, deadline_ns: u64) -> Self {
         self.until = Some((clock, deadline_ns));
+        self
+    }
+
+    /// Also stops when the visits of shrinkers have taken `time` by the registry's clock, if it has
+    /// one. Costs less than [`until`](Self::until), as each visit is timed anyway.
+    pub const fn within(mut self, time: core::time::Duration) -> Self {
+        // Saturating: 584 years are no bound.
+        let seconds = time.as_secs().saturating_mul(1_000_000_000);
+        self.time_left_ns = seconds.saturating_add(time.subsec_nanos() as u64);
         self
     }
 
@@ -146,7 +166,7 @@ impl<'a> Work<'a> {
             return Some(Bound::Enough);
         }
         let late = |(clock, deadline): (&dyn Clock, u64)| clock.now_ns() >= deadline;
-        (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
+        (self.begun && (self.time_left_ns == 0 || self.until.is_some_and(late))).then_some(Bound::Time)
     }
 
     /// Returns true if one batch that frees something is enough.
@@ -163,6 +183,13 @@ impl<'a> Work<'a> {
     /// checked.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
+    }
+
+    /// Records the time of a visit.
+    pub(crate) fn spend_time(&mut self, time_ns: u64) {
+        if self.time_left_ns != u64::MAX {
+            self.time_left_ns = self.time_left_ns.saturating_sub(time_ns);
+        }
     }
 
     pub(crate) fn spend(&mut self, objects: u64) {
