@@ -26,6 +26,7 @@
 //! a deadline.
 
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
@@ -64,6 +65,17 @@ impl Drop for Finishing<'_> {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    /// Drops the removed records that no reader holds back, and returns their memory to the system.
+    /// Returns the bytes that readers hold back; a later [`reap_part`](Self::reap_part) tries again.
+    pub(crate) fn collect(&self) -> ByteSize {
+        let retained = self.index.collect();
+        if retained > ByteSize::ZERO {
+            // Relaxed: the housekeeper sets this itself, or is notified afterwards under its lock.
+            self.sweeps.has_retained.store(true, Ordering::Relaxed);
+        }
+        retained
+    }
+
     /// Registers the deadline of a record that is in the index under `hash`, and notifies the
     /// housekeeper if it is the earliest.
     #[inline]
@@ -123,11 +135,23 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
+    /// If readers held back removed records, who may have left by now: tries again to return the
+    /// records' memory. Returns when to look again.
+    fn retry_retained(&self) -> Option<NextRun> {
+        // Relaxed: as in `collect`.
+        self.sweeps.has_retained.swap(false, Ordering::Relaxed).then(|| {
+            self.release_memory();
+            NextRun::In(PERIOD)
+        })
+    }
+
     /// Visits the next part of the index, removes the expired records in it, and returns when to
     /// run next: after a rest, at the next deadline, or when notified. `is_forced`: a sweep begins
     /// even if none is due.
     fn reap_part(&self, is_forced: bool) -> NextRun {
-        let Some(shared) = self.sweeps.sweep() else { return NextRun::WhenNotified };
+        let Some(shared) = self.sweeps.sweep() else {
+            return self.retry_retained().unwrap_or(NextRun::WhenNotified);
+        };
         let mut sweep = shared.lock();
         let now = self.clock.now();
         if sweep.at.is_none() {
@@ -135,12 +159,9 @@ where
             let rest = sweep.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             let is_due = next.is_past(now) || !next.is_never() && now.lags();
             if !is_forced && (!is_due || !rest.is_zero()) {
-                // Readers may have left by now: tries again to return the index's old memory.
-                let has_retained = std::mem::take(&mut sweep.has_retained);
                 drop(sweep);
-                if has_retained {
-                    self.release_memory();
-                    return NextRun::In(PERIOD);
+                if let Some(next) = self.retry_retained() {
+                    return next;
                 }
                 let until = if is_due { Some(Duration::ZERO) } else { next.until(now) };
                 // A manual clock may stand still meanwhile: `until` is no real time then.
@@ -151,8 +172,8 @@ where
             self.sweeps.earliest.reset();
             self.clock.begin_live_ends();
             let (at, began) = (Some(Cursor::new()), Some(Instant::now()));
-            let Sweep { has_retained, swept_to, finishing, .. } = *sweep;
-            *sweep = Sweep { at, began, began_at: now.at, swept_to, has_retained, finishing, ..Sweep::default() };
+            let Sweep { swept_to, finishing, .. } = *sweep;
+            *sweep = Sweep { at, began, began_at: now.at, swept_to, finishing, ..Sweep::default() };
         }
         let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
         // The removals are finished after the guard is dropped, also if the key's own code panics.
@@ -269,12 +290,9 @@ where
     }
 
     fn release_memory(&self) {
-        let has_retained = self.index.collect() != ByteSize::ZERO;
+        let _retained = self.collect();
         self.trim();
         self.request_compaction();
-        if has_retained {
-            self.sweeps.sweep.get_or_init(Box::default).lock().has_retained = true;
-        }
     }
 
     #[cfg(feature = "metrics")]

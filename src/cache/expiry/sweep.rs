@@ -8,6 +8,7 @@
 //! A change must ensure that no deadline is missed: a record is in the index before its deadline is
 //! registered.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use lowwater_base::EarliestDeadline;
@@ -23,6 +24,8 @@ use super::deadline::{Deadline, Floor};
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.
     pub(crate) earliest: EarliestDeadline,
+    /// Readers hold back removed records: the records' memory is to be collected later.
+    pub(crate) has_retained: AtomicBool,
     /// The sweep's state; none before its first use (see [`sweep`](Self::sweep)).
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }
@@ -45,8 +48,6 @@ pub(crate) struct Sweep {
     pub(crate) swept_to: Option<u64>,
     /// The sweep has removed a record: when the sweep ends, memory is released.
     pub(crate) freed: bool,
-    /// Readers hold back removed records: the records' memory is to be collected later.
-    pub(crate) has_retained: bool,
     /// Threads that have removed records, and have yet to count them and to call the listeners.
     pub(crate) finishing: u32,
 }
@@ -60,7 +61,6 @@ impl Default for Sweep {
             began_at: 0,
             swept_to: None,
             freed: false,
-            has_retained: false,
             finishing: 0,
         }
     }
@@ -76,8 +76,7 @@ impl SweepSchedule {
         !at.is_never() && self.earliest.lower(at.raw(), is_earlier)
     }
 
-    /// Returns the sweep; none until a deadline was registered, memory had to be collected, or a
-    /// manual clock was advanced.
+    /// Returns the sweep; none until a deadline was registered, or a manual clock was advanced.
     pub(crate) fn sweep(&self) -> Option<&Mutex<Sweep>> {
         match self.earliest_registered() {
             Deadline::NEVER => self.sweep.get(),

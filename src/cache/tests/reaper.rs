@@ -45,6 +45,22 @@ fn expired_entries_are_removed_without_a_lookup() {
 }
 
 #[test]
+fn entries_that_were_cleared_are_dropped_after_the_readers_have_left() {
+    let cache = cache_of(ByteSize::mib(64));
+    let other = Cache::<u64, u64>::builder(cache.runtime()).weigher(|_, _| 0_u64).build().unwrap();
+    for key in 0..10_000 {
+        cache.insert(key, vec![0; 100]).unwrap();
+    }
+    let reader = other.pin();
+    cache.clear();
+    let waiting = || cache.inner.core.index.slab().waiting();
+    assert_ne!(waiting(), ByteSize::ZERO);
+    drop(reader);
+    // Nobody uses the caches any more.
+    until("memory", || waiting() == ByteSize::ZERO);
+}
+
+#[test]
 fn removed_entries_are_dropped_after_their_reader_has_left() {
     let cache = cache_of(ByteSize::mib(64));
     let waiting = || cache.inner.core.index.slab().waiting();
