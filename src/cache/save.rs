@@ -19,9 +19,9 @@ use super::policy::queue::Queue;
 /// The part of a saved entry besides its key and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// The path of the entry's group; `/` for the root. Empty for the own group of a cache with
-    /// limits ([`CacheBuilder::low`](super::CacheBuilder::low)); when loaded, empty means the own
-    /// group of the loading cache.
+    /// The path of the entry's group; `/` for the root. Empty for the cache's own group
+    /// ([`Cache::group`]), whatever that is: so entries follow limits that the cache gets between
+    /// save and load.
     pub group: String,
     /// The time until the entry expires; none if it does not expire.
     pub time_left: Option<Duration>,
@@ -181,7 +181,7 @@ where
 
     /// Returns the path under which a group is saved.
     fn saved_path(&self, group: &Memcg) -> String {
-        if self.inner.owns_group && *group == self.inner.group {
+        if *group == self.inner.group {
             String::new()
         } else {
             group.path()

@@ -46,7 +46,7 @@ fn loaded_entries_equal_the_saved_ones() {
     let all = saved(&cache);
     for (key, value, meta) in &all {
         assert_eq!(*value, [*key as u8; 10]);
-        assert_eq!(meta.group, if key % 2 == 0 { "/shop/carts" } else { "/" });
+        assert_eq!(meta.group, if key % 2 == 0 { "/shop/carts" } else { "" });
         assert_eq!(u64::from(meta.heat % 4), key % 4);
         assert_eq!(meta.time_left.is_some_and(|left| left <= hour && left > hour / 2), key % 3 == 0);
     }
@@ -125,13 +125,24 @@ fn an_isolated_record_is_saved_for_the_caches_own_group() {
     let taken = queues.take(Queue::Probation, &tenant, crate::NodeId::ZERO, 10);
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
-    assert_eq!((groups("/own"), groups("/tenant")), (taken.len(), 100 - taken.len()));
+    assert_eq!((groups(""), groups("/tenant")), (taken.len(), 100 - taken.len()));
     let queue = Queue::Probation;
     let source = crate::cache::shrink::EvictionSource { memcg: &tenant, queue, entries: 0, ghost_recorder: None };
     let mut gone = crate::cache::shrink::Evicted::default();
     cache.inner.core.evict_batch(taken, source, |_| crate::RemovalCause::Size, &mut gone);
     tenant.uncharge(gone.bytes);
     assert_eq!(cache.len() as u64, 100 - gone.freed);
+}
+
+#[test]
+fn entries_follow_limits_that_the_cache_gets_after_the_save() {
+    let runtime = runtime_of(ByteSize::mib(16));
+    let cache = cache_in(&runtime);
+    (0..100).for_each(|key| drop(cache.insert(key, vec![0; 100]).unwrap()));
+    let builder = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, value| value.capacity());
+    let limited = builder.max(ByteSize::mib(1)).build().unwrap();
+    assert_eq!(limited.load(saved(&cache)).put, 100);
+    assert_eq!(limited.len_of(limited.group()), 100);
 }
 
 #[test]
