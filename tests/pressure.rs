@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::until;
 
+use lowwater::cache::RejectReason;
 use lowwater::pressure::cgroup::{Cgroup, Version};
 use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim};
 use lowwater::{ByteSize, Cache, Runtime};
@@ -49,6 +50,19 @@ fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: ByteSize) -> u64 {
     }
     assert!(missing <= 1 + count / 100, "{missing} of {count} values were missing right after their insert");
     refused
+}
+
+#[test]
+fn a_value_that_pressure_has_no_room_for_is_not_too_large() {
+    let config = PressureConfig { quiet: Duration::from_secs(3_600), ..PressureConfig::default() };
+    let runtime = Runtime::builder().budget(ByteSize::mib(8)).pressure(config).build().unwrap();
+    let cache = cache(&runtime);
+    (0..100).for_each(|key| drop(cache.insert(key, vec![0; VALUE_BYTES]).unwrap()));
+    runtime.pressure().unwrap().raise(Level::Critical);
+    until("the ceiling", || runtime.root().max() < ByteSize::mib(8));
+    let insert = |bytes: ByteSize| cache.insert(0, vec![0; bytes.get() as usize]).unwrap_err().reason;
+    assert!(matches!(insert(ByteSize::mib(7)), RejectReason::NoRoom { .. }));
+    assert!(matches!(insert(ByteSize::mib(8)), RejectReason::TooLarge { .. }));
 }
 
 #[test]

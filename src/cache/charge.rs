@@ -89,9 +89,12 @@ where
         if self.evict_and_charge(group, bytes, tenant) {
             return Ok(());
         }
-        self.inner.runtime.charge(group, bytes).map_err(|over| {
+        let runtime = &self.inner.runtime;
+        runtime.charge(group, bytes).map_err(|over| {
             let (group, max) = (over.memcg.try_path().unwrap_or_default(), over.memcg.max());
-            match bytes > max {
+            // Pressure may have lowered the budget for a while.
+            let is_for_now = || over.memcg == *runtime.root() && bytes <= runtime.asked_budget();
+            match bytes > max && !is_for_now() {
                 true => RejectReason::TooLarge { bytes, group, max },
                 false => RejectReason::NoRoom { bytes, group },
             }

@@ -86,7 +86,8 @@ impl From<ShrinkerAllocError> for CacheBuildError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// The entry is larger than its group's limit, or than an ancestor's.
+    /// The entry is larger than its group's limit, or than an ancestor's. The limit is 0 while the
+    /// group is being dropped. A budget that pressure has lowered is [`NoRoom`](Self::NoRoom).
     #[error("an entry of {bytes} bytes does not fit in group {group}, which may use {max}")]
     TooLarge {
         /// The bytes that the entry would be charged.

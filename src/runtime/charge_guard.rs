@@ -51,8 +51,7 @@ pub struct Charge {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChargeError {
-    /// The `max` of the group or of an ancestor refused. If `requested` is more than that `max`,
-    /// the charge never fits; otherwise the reclaimer has been woken, and a later try may succeed.
+    /// The `max` of the group or of an ancestor refused: see [`Runtime::charge`].
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
     /// The group belongs to another runtime.
