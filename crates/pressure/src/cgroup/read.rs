@@ -86,6 +86,13 @@ pub enum CgroupError {
     },
 }
 
+impl CgroupError {
+    /// Returns whether the group was removed, or its hierarchy unmounted.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Read { error, .. } if error.kind() == ErrorKind::NotFound)
+    }
+}
+
 impl Cgroup {
     /// Returns the group of this process: that of v1's memory controller if it is visible,
     /// otherwise that of v2, which may lack the controller. `None` if neither is visible.

@@ -30,9 +30,11 @@ const MARGIN_PARTS_MIN: u64 = 2;
 const USAGE_EVERY: Duration = Duration::from_millis(100);
 /// The time between two readings of the usage while it is too close to the limit.
 const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
-/// The time between two readings of the limits, which change only when an operator changes them,
-/// and the time to the next reading after one that failed.
+/// The time between two readings of the limits, which change only when an operator changes them.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
+/// The time to the next reading after one that failed. Each failed reading holds the ceiling, so
+/// this is shorter than the default time between two steps of the ceiling (2 s, `target.rs`).
+const FAILED_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes the control group of this process a limit of a monitor.
 ///
@@ -183,7 +185,7 @@ impl WatchedCgroup {
 
     /// Postpones the next reading, after one that failed.
     pub(super) fn failed(&mut self, now_ns: u64) {
-        self.usage_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
+        self.usage_due = now_ns.saturating_add(FAILED_EVERY.as_nanos() as u64);
         self.limit_due = self.usage_due;
     }
 

@@ -201,6 +201,11 @@ impl MonitorState {
                 stats.error = Some(error.to_string());
                 watched.failed(now_ns);
                 self.watched = Some(watched);
+                self.is_cgroup_near = false;
+                // A removed group stays unreadable, and no memory of this process is in it.
+                if !error.is_missing() {
+                    self.target.hold(now_ns);
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::{CgroupLimit, PressureConfig, Trim};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use lowwater_lru_core::MemcgTree;
 use std::fs;
+use std::io::ErrorKind;
 
 /// A reclaimer that counts its calls, keeps the last ceiling, and frees nothing.
 #[derive(Debug, Default)]
@@ -117,8 +118,8 @@ fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
 #[test]
 fn a_failed_reading_is_reported_and_repeated() {
     let mut state = world(800, Some(watched("failed"))).state;
-    // `LIMIT_EVERY` of `limit.rs`.
-    let pause = Duration::from_secs(2).as_nanos() as u64;
+    // `FAILED_EVERY` of `limit.rs`.
+    let pause = Duration::from_secs(1).as_nanos() as u64;
     for now in [0, pause, 2 * pause] {
         assert!(now == 0 || state.take_watched(now - 1, false).is_none(), "it is not due yet");
         // The group's files are removed already.
@@ -142,6 +143,35 @@ fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
         state.seen(1, watched, reading(level, 0));
         assert_eq!((state.stats().cgroup.unwrap().events, state.is_urgent()), (events, level > Level::Calm));
     }
+}
+
+/// A reading that failed, as when the process has no file descriptor left.
+fn failed(kind: ErrorKind) -> Result<CgroupReading, CgroupError> {
+    Err(CgroupError::Read { file: "memory.current".into(), error: kind.into() })
+}
+
+#[test]
+fn a_group_that_cannot_be_read_keeps_level_and_ceiling() {
+    let mut state = world(800, Some(watched("held"))).state;
+    let watched = state.take_watched(0, true).unwrap();
+    state.seen(S, watched, reading(Level::Critical, 100));
+    assert!(state.is_urgent());
+    for at in 1..100 {
+        let watched = state.take_watched(at * S, false).expect("a failed reading is repeated after a second");
+        state.seen(at * S, watched, failed(ErrorKind::Other));
+        // Just before the next reading.
+        state.tick(at * S + S - 1);
+        let stats = state.stats();
+        assert_eq!((stats.level, stats.ceiling.get()), (Level::Critical, 700), "{at} s");
+        assert!(!state.is_urgent(), "nothing is known that would need an early trim");
+    }
+    // A removed group holds no memory of this process, and stays unreadable: the ceiling rises.
+    for at in 100..1_000 {
+        let watched = state.take_watched(at * S, false).unwrap();
+        state.seen(at * S, watched, failed(ErrorKind::NotFound));
+        state.tick(at * S);
+    }
+    assert_eq!((state.stats().level, state.stats().ceiling.get()), (Level::Calm, 1_000));
 }
 
 const S: u64 = 1_000_000_000;
