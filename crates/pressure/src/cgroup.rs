@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | limit | `memory.max`, `memory.high` | `memory.limit_in_bytes` |
 //! | usage | `memory.current` | `memory.usage_in_bytes` |
-//! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, plus `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
+//! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, at most `active_file` and `inactive_file`, plus `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem`, at most `total_active_file` and `total_inactive_file` |
 //! | events | `memory.events` | - |
 //! | stalls | `memory.pressure` | - |
 //!

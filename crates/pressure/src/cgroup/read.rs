@@ -191,8 +191,8 @@ impl Cgroup {
     }
 
     /// Returns the usage that the kernel cannot reclaim without swap: all charged memory, less the
-    /// page cache of files and, in v2, reclaimable slab (v1 does not report it). Shared memory
-    /// counts as used. `None` if the kernel does not report the usage.
+    /// page cache of files and, in v2, reclaimable slab (v1 does not report it). Shared memory and
+    /// locked pages count as used. `None` if the kernel does not report the usage.
     ///
     /// # Errors
     ///

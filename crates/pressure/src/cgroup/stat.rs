@@ -66,6 +66,9 @@ pub struct Stat {
     pub shmem: ByteSize,
     /// The kernel's own caches of dentries and inodes.
     pub slab_reclaimable: ByteSize,
+    /// The active and the inactive LRU list of file pages, which have neither locked pages nor
+    /// shared memory; `None` if one is not reported.
+    file_lists: Option<ByteSize>,
 }
 
 impl Stat {
@@ -77,7 +80,12 @@ impl Stat {
     /// [`TextError`] for a line that is not a name and a number.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let (mut stat, mut total) = (Self::default(), [None; 2]);
+        let (mut lists, mut total_lists) = ([None; 2], [None; 2]);
         pairs(text, |key, n| match key {
+            "active_file" => lists[0] = Some(n),
+            "inactive_file" => lists[1] = Some(n),
+            "total_active_file" => total_lists[0] = Some(n),
+            "total_inactive_file" => total_lists[1] = Some(n),
             "file" | "cache" => stat.file = ByteSize::new(n),
             "shmem" => stat.shmem = ByteSize::new(n),
             "slab_reclaimable" => stat.slab_reclaimable = ByteSize::new(n),
@@ -85,12 +93,21 @@ impl Stat {
             "total_shmem" => total[1] = Some(ByteSize::new(n)),
             _ => {}
         })?;
-        Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
+        let sum = |[active, inactive]: [Option<u64>; 2]| Some(ByteSize::new(active?.saturating_add(inactive?)));
+        Ok(Self {
+            file: total[0].unwrap_or(stat.file),
+            shmem: total[1].unwrap_or(stat.shmem),
+            file_lists: sum(total_lists).or(sum(lists)),
+            ..stat
+        })
     }
 
     /// Returns the bytes that the kernel can drop, or write back and drop. Shared memory does not
-    /// count: it can only be swapped out.
+    /// count: it can only be swapped out. Neither do locked pages (`mlock`) and the swap cache, if
+    /// the kernel reports the sizes of the lists of file pages.
     pub fn droppable(&self) -> ByteSize {
-        self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
+        // Both bounds are necessary: the lists have anonymous pages that were freed lazily.
+        let file = self.file.saturating_sub(self.shmem).min(self.file_lists.unwrap_or(ByteSize::MAX));
+        file.saturating_add(self.slab_reclaimable)
     }
 }

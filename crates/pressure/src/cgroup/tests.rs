@@ -97,6 +97,23 @@ fn v1_counts_the_groups_below_as_v2_does() {
     assert_eq!(v1.droppable(), ByteSize::new(400));
 }
 
+#[test]
+fn locked_pages_and_the_swap_cache_cannot_be_dropped() {
+    let droppable = |text| Stat::parse(text).unwrap().droppable().get();
+    // 900 of the file's pages are locked.
+    let locked = "file 1000\nshmem 0\ninactive_file 60\nactive_file 40\nunevictable 900\nslab_reclaimable 5\n";
+    assert_eq!(droppable(locked), 105);
+    // Anonymous pages in the swap cache, which `file` counts.
+    assert_eq!(droppable("anon 700\nfile 300\nshmem 0\nswapcached 300\ninactive_file 0\nactive_file 0\n"), 0);
+    // Anonymous pages that were freed lazily are in the lists of file pages.
+    assert_eq!(droppable("file 100\nshmem 0\ninactive_file 400\nactive_file 100\n"), 100);
+    // v1, where the plain names leave out the groups below.
+    let v1 =
+        "cache 7\nactive_file 1\ninactive_file 2\ntotal_cache 1000\ntotal_active_file 40\ntotal_inactive_file 60\n";
+    assert_eq!(droppable(v1), 100);
+    assert_eq!(droppable("file 1000\ninactive_file 60\n"), 1000, "one list is not all of them");
+}
+
 proptest! {
     #[test]
     fn any_text_is_parsed_or_refused(text: String) {
