@@ -5,7 +5,7 @@
 //!     /proc/self/cgroup      groups of the process   Membership  --.
 //!     /proc/self/mountinfo   mounted hierarchies     Mount       --+--> CgroupPath
 //!
-//!     CgroupPath: the group's directory, and the top, the highest group that the mount shows
+//!     CgroupPath: the directories of the group and of all groups above it that a mount shows
 //!     memory.max, memory.high of each group on the path --> the smallest of them applies
 //! ```
 //!
@@ -80,10 +80,14 @@ pub fn fuzz(bytes: &[u8]) {
     if let (Ok(membership), Ok(mounts)) = (Membership::parse(text), &mounts) {
         for version in [Version::V1, Version::V2] {
             if let Some(path) = CgroupPath::find(&membership, mounts, version) {
+                let is_below = |directory: &str, mount: &Mount| {
+                    let rest = directory.strip_prefix(mount.point.trim_end_matches('/'));
+                    rest.is_some_and(|rest| !rest.split('/').any(|name| name == ".."))
+                };
                 assert!(path.directory().starts_with(path.top()), "a directory is outside of its own mount");
                 assert!(
-                    !path.directory()[path.top().len()..].split('/').any(|name| name == ".."),
-                    "a directory has `..`"
+                    path.upwards().all(|directory| mounts.iter().any(|mount| is_below(directory, mount))),
+                    "a directory is outside of all mounts, or has `..`"
                 );
             }
         }

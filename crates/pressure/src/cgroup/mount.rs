@@ -1,8 +1,9 @@
 //! `/proc/self/mountinfo`: the mount points of the control group hierarchies.
 //!
 //! A container sees a part of the hierarchy at its mount point, so the mount's root must be removed
-//! from the path of the process's group. A change must ensure that no resulting directory is
-//! outside of its mount (`fuzz` checks it).
+//! from the path of the process's group. Several mounts may show different parts of one hierarchy:
+//! the nearest one has the group's directory, and the others have ancestors that it does not show.
+//! A change must ensure that no resulting directory is outside of its mount (`fuzz` checks it).
 
 use alloc::format;
 use alloc::string::String;
@@ -65,14 +66,34 @@ impl Mount {
         }
         Ok(mounts)
     }
+
+    /// Returns the mount point, without a slash at the end.
+    fn top(&self) -> &str {
+        self.point.trim_end_matches('/')
+    }
+
+    /// Returns the directories from the group with the path `rest` below the root up to the root.
+    fn directories(&self, rest: &str) -> impl Iterator<Item = String> {
+        let top = self.top();
+        let directory = match rest.trim_matches('/') {
+            "" => String::from(top),
+            rest => format!("{top}/{rest}"),
+        };
+        let len = top.len();
+        core::iter::successors(Some(directory), move |this| {
+            (this.len() > len).then(|| this.rfind('/').map(|at| String::from(&this[..at]))).flatten()
+        })
+    }
 }
 
-/// The directory of a group, and that of the topmost visible group above it.
+/// The directory of a group, and those of the visible groups above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupPath {
     version: Version,
     top: String,
-    directory: String,
+    /// The directory of the group, and those of its visible ancestors, from the lowest to the
+    /// highest.
+    upwards: Vec<String>,
 }
 
 impl CgroupPath {
@@ -83,23 +104,26 @@ impl CgroupPath {
     /// path of the group is relative to the whole one: then the mount's root is removed from the
     /// path. A group outside of the visible part is represented by the top of that part: if any
     /// visible limit applies to the group, the limits of the top do.
+    ///
+    /// Of several mounts that contain a group, the one with the longest root has its directory. The
+    /// groups above that root are found in the same way in the other mounts.
     pub fn find(membership: &Membership, mounts: &[Mount], version: Version) -> Option<Self> {
         let path = match version {
             Version::V1 => membership.v1_memory.as_deref(),
             Version::V2 => membership.v2.as_deref(),
         }?;
-        let fitting = mounts.iter().filter(|mount| mount.version == version);
-        let (mount, rest) = fitting
-            .map(|mount| (mount, below(path, &mount.root)))
-            // Prefers the mount that contains the group, and of several the one with the longest
-            // root.
-            .max_by_key(|(mount, rest)| (rest.is_some(), mount.root.len()))?;
-        let top = String::from(mount.point.trim_end_matches('/'));
-        let directory = match rest.unwrap_or("").trim_matches('/') {
-            "" => top.clone(),
-            rest => format!("{top}/{rest}"),
-        };
-        Some(Self { version, top, directory })
+        let is_hidden = |at: usize| mounts[at + 1..].iter().any(|later| later.point == mounts[at].point);
+        let visible = mounts.iter().enumerate().filter(|(at, mount)| mount.version == version && !is_hidden(*at));
+        let visible: Vec<_> = visible.map(|(_, mount)| mount).collect();
+        let (mount, rest) = nearest(&visible, path)
+            .or_else(|| visible.iter().max_by_key(|mount| mount.root.len()).map(|mount| (*mount, "")))?;
+        let top = String::from(mount.top());
+        let (mut upwards, mut next) = (Vec::new(), Some((mount, rest)));
+        while let Some((mount, rest)) = next {
+            upwards.extend(mount.directories(rest));
+            next = parent(&mount.root).and_then(|path| nearest(&visible, path));
+        }
+        Some(Self { version, top, upwards })
     }
 
     /// Returns the version of the hierarchy to which the group belongs.
@@ -109,25 +133,34 @@ impl CgroupPath {
 
     /// Returns the path of the group's directory, without a slash at the end.
     pub fn directory(&self) -> &str {
-        &self.directory
+        &self.upwards[0]
     }
 
-    /// Returns the path of the topmost visible group's directory: the mount point, without a slash
-    /// at the end.
+    /// Returns the path of the topmost directory of the mount that shows the group: the mount
+    /// point, without a slash at the end.
     pub fn top(&self) -> &str {
         &self.top
     }
 
-    /// Returns the directories of the group and of all groups above it, up to the top, in this
-    /// order.
+    /// Returns the directories of the group and of all visible groups above it, in this order. The
+    /// last ones may be of other mounts than the first.
     pub fn upwards(&self) -> impl Iterator<Item = &str> + '_ {
-        let mut next = Some(&*self.directory);
-        core::iter::from_fn(move || {
-            let this = next?;
-            next = (this.len() > self.top.len()).then(|| this.rfind('/').map(|at| &this[..at])).flatten();
-            Some(this)
-        })
+        self.upwards.iter().map(String::as_str)
     }
+}
+
+/// Returns the mount that contains the group `path`, of several the one with the longest root, and
+/// the part of `path` below that root.
+fn nearest<'a>(mounts: &[&'a Mount], path: &'a str) -> Option<(&'a Mount, &'a str)> {
+    let containing = mounts.iter().filter_map(|mount| Some((*mount, below(path, &mount.root)?)));
+    containing.max_by_key(|(mount, _)| mount.root.len())
+}
+
+/// Returns the path of the group above `root`; `None` if `root` is the root of the hierarchy, or of
+/// a part whose parent has no known name.
+fn parent(root: &str) -> Option<&str> {
+    let (parent, name) = root.trim_end_matches('/').rsplit_once('/')?;
+    (name != "..").then_some(parent)
 }
 
 /// Returns the part of `path` below `root`, empty if both are equal; `None` if `path` is outside of

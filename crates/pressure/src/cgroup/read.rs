@@ -35,7 +35,7 @@ use crate::text::{number, TextError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Cgroup {
-    /// The group's directory, and that of the topmost visible group.
+    /// The group's directory, and those of the visible groups above it.
     place: CgroupPath,
 }
 
@@ -149,7 +149,7 @@ impl Cgroup {
 
     /// Returns whether this is the topmost visible group.
     pub fn is_top(&self) -> bool {
-        self.place.directory() == self.place.top()
+        self.place.upwards().nth(1).is_none()
     }
 
     /// Returns the effective limit: the smallest of [`limits`](Self::limits).

@@ -56,6 +56,32 @@ fn in_a_container_the_path_continues_below_the_mounts_root() {
 }
 
 #[test]
+fn ancestors_that_another_mount_shows_are_on_the_path() {
+    let root = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let pod = "60 23 0:28 /pods/p1 /pod rw - cgroup2 cgroup2 rw\n";
+    let own = "99 23 0:28 /pods/p1/c1 /srv/view rw - cgroup2 cgroup2 rw\n";
+    let other = "98 23 0:28 /pods/p2 /other rw - cgroup2 cgroup2 rw\n";
+    let place = |mounts: &[&str]| place("0::/pods/p1/c1\n", &mounts.concat(), Version::V2).unwrap();
+    for mounts in [[own, other, pod, root], [root, pod, other, own]] {
+        let place = place(&mounts);
+        assert_eq!((place.directory(), place.top()), ("/srv/view", "/srv/view"));
+        assert_eq!(place.upwards().collect::<Vec<_>>(), ["/srv/view", "/pod", "/sys/fs/cgroup/pods", "/sys/fs/cgroup"]);
+    }
+    assert_eq!(place(&[pod, own]).upwards().collect::<Vec<_>>(), ["/srv/view", "/pod"]);
+    // A later mount at the same point hides the earlier one.
+    let hidden = "31 23 0:28 / /srv/view rw - cgroup2 cgroup2 rw\n";
+    assert_eq!(place(&[hidden, own]).upwards().collect::<Vec<_>>(), ["/srv/view"]);
+    let path = ["/srv/view/pods/p1/c1", "/srv/view/pods/p1", "/srv/view/pods", "/srv/view"];
+    assert_eq!(place(&[own, hidden]).upwards().collect::<Vec<_>>(), path);
+    // The group above a root that ends in `..` has no known name: it is not that of the mount `/`.
+    let above = Mount::parse_all("60 23 0:28 /.. /above rw - cgroup2 cgroup2 rw\n").unwrap();
+    let mounts = [above, Mount::parse_all(root).unwrap()].concat();
+    let sibling = Membership::parse("0::/../x\n").unwrap();
+    let place = CgroupPath::find(&sibling, &mounts, Version::V2).unwrap();
+    assert_eq!(place.upwards().collect::<Vec<_>>(), ["/above/x", "/above"]);
+}
+
+#[test]
 fn a_group_outside_of_the_namespace_counts_as_its_top() {
     assert_eq!(place("0::/../../other\n", V2, Version::V2).unwrap().directory(), "/sys/fs/cgroup");
 }
@@ -193,6 +219,7 @@ mod read {
         assert_eq!(each, [ByteSize::mib(96), ByteSize::mib(64)]);
         let none = tree.cgroup(Version::V2, "").limit().unwrap();
         assert_eq!((none.bytes, none.file), (ByteSize::MAX, None));
+        assert_eq!(["", "a", "a/b"].map(|at| tree.cgroup(Version::V2, at).is_top()), [true, false, false]);
     }
 
     #[test]
