@@ -150,7 +150,7 @@ impl Monitor {
                 watched = found.cgroup(CgroupLimit::own());
             }
             // A source that the configuration names as well is watched once.
-            found.opened.retain(|source| sources.iter().flatten().all(|other| other.file() != source.file()));
+            found.opened.retain(|source| !sources.iter().flatten().any(|other| source.repeats(other)));
             sources.extend(found.opened.into_iter().map(Some));
             missing = found.missing;
         }

@@ -52,11 +52,11 @@ impl FoundSources {
     }
 
     /// Opens a source, or notes the reason why it cannot be watched. A second source of the same
-    /// file is closed again: the service manager may name the group's own file, and a top group
-    /// without a `memory.pressure` file uses the system's.
+    /// file and trigger is closed again: the service manager may name the group's own file, and a
+    /// top group without a `memory.pressure` file uses the system's.
     pub(super) fn open(&mut self, source: &Source) {
         match OpenSource::open(source) {
-            Ok(source) if self.opened.iter().any(|other| other.file() == source.file()) => {}
+            Ok(source) if self.opened.iter().any(|other| source.repeats(other)) => {}
             Ok(source) => self.opened.push(source),
             Err(error) => self.missing.push(error.to_string()),
         }
@@ -106,6 +106,28 @@ mod tests {
         assert_eq!(found.opened.iter().map(OpenSource::file).collect::<Vec<_>>(), [&file], "once, and only this one");
         assert_eq!(found.missing.len(), 1);
         assert!(found.missing[0].contains("/nowhere/memory.pressure"), "{:?}", found.missing);
+        fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn each_trigger_of_a_file_is_watched_once() {
+        let path = std::env::temp_dir().join(format!("lowwater-auto-triggers-{}", std::process::id()));
+        let file = path.to_str().expect("a plain path").to_string();
+        fs::write(&file, "").unwrap();
+        let full = Trigger::full(STALL, STALL_WINDOW).unwrap();
+        let managers = |write: &[u8]| Source::Systemd(Watch { path: file.clone(), write: write.into() });
+        let mut found = FoundSources::default();
+        for (source, watched) in [
+            (managers(b"some 1900000 2000000\0"), 1),
+            (Source::Psi(Psi::file(&file, trigger().unwrap())), 2),
+            (Source::Psi(Psi::file(&file, full)), 3),
+            (Source::Psi(Psi::file(&file, trigger().unwrap())), 3),
+            (managers(b"full 150000 2000000\0"), 3),
+        ] {
+            found.open(&source);
+            assert_eq!(found.opened.len(), watched, "{source:?}");
+        }
+        assert!(found.missing.is_empty(), "{:?}", found.missing);
         fs::remove_file(file).unwrap();
     }
 

@@ -310,6 +310,22 @@ mod linux {
     }
 
     #[test]
+    fn a_named_trigger_does_not_replace_the_found_one_of_the_same_file() {
+        let world = World::new("both");
+        let full = Trigger::full(Duration::from_millis(150), Duration::from_secs(2)).unwrap();
+        let auto =
+            |sources| world.start(ByteSize::MAX, MonitorConfig { sources, auto: true, ..MonitorConfig::default() });
+        let watched = |monitor: Monitor| {
+            monitor.stats().sources.iter().filter(|source| source.file == "/proc/pressure/memory").count()
+        };
+        let found = watched(auto(Vec::new()).unwrap());
+        match auto([Source::Psi(Psi::system(full))].into()) {
+            Ok(monitor) => assert_eq!(watched(monitor), found + 1),
+            Err(error) => println!("skipped: {error}"),
+        }
+    }
+
+    #[test]
     fn our_own_groups_psi_file_is_found() {
         let trigger = Trigger::full(Duration::from_millis(100), Duration::from_secs(2)).unwrap();
         match OpenSource::open(&Source::Psi(Psi::own_cgroup(trigger))) {

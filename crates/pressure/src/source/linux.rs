@@ -49,8 +49,8 @@ pub(crate) struct OpenSource {
 /// How events of a source arrive.
 #[derive(Debug)]
 enum How {
-    /// By `POLLPRI`. The first event takes `first`.
-    Trigger { level: Level, first: Option<First> },
+    /// By `POLLPRI`, after `text` was written to the file. The first event takes `first`.
+    Trigger { level: Level, text: Vec<u8>, first: Option<First> },
     /// By bytes without meaning. `echo` has the bytes that this side wrote to a FIFO and has not
     /// read back yet.
     Bytes { echo: Vec<u8> },
@@ -114,8 +114,8 @@ impl OpenSource {
         let fd = open(&file, true)?;
         let first = First::begin(&file, psi.trigger.kind(), psi.trigger.stall());
         // The kernel overwrites the last byte of the text with 0, so there has to be one more.
-        let text = alloc::format!("{}\0", psi.trigger);
-        if let Err(errno) = rustix::io::write(&fd, text.as_bytes()) {
+        let text = alloc::format!("{}\0", psi.trigger).into_bytes();
+        if let Err(errno) = rustix::io::write(&fd, &text) {
             return Err(SourceError::Trigger {
                 file,
                 trigger: psi.trigger,
@@ -123,7 +123,7 @@ impl OpenSource {
                 advice: trigger_advice(psi, errno),
             });
         }
-        Ok(Self { file, fd, how: How::Trigger { level: psi.trigger.level(), first } })
+        Ok(Self { file, fd, how: How::Trigger { level: psi.trigger.level(), text, first } })
     }
 
     /// Opens the file of `$MEMORY_PRESSURE_WATCH` according to its type (regular file, FIFO,
@@ -134,7 +134,8 @@ impl OpenSource {
             // The service manager chose the stall time, in the bytes to write, which are not
             // parsed: any growth counts as new.
             let first = First::begin(&file, StallKind::Some, Duration::from_micros(1));
-            (open(&file, !watch.write.is_empty())?, How::Trigger { level: Level::Medium, first })
+            let how = How::Trigger { level: Level::Medium, text: watch.write.clone(), first };
+            (open(&file, !watch.write.is_empty())?, how)
         } else if kind.is_fifo() {
             // Opened for writing, too: then the FIFO always has a writer, and never polls as
             // closed.
@@ -176,6 +177,16 @@ impl OpenSource {
         &self.file
     }
 
+    /// Returns whether `other` reports the same events: those of the same file, and of the same
+    /// trigger if the file takes triggers. The kernel allows several triggers of one file.
+    pub(crate) fn repeats(&self, other: &Self) -> bool {
+        let is_same_trigger = match (&self.how, &other.how) {
+            (How::Trigger { text, .. }, How::Trigger { text: theirs, .. }) => text == theirs,
+            _ => true,
+        };
+        self.file == other.file && is_same_trigger
+    }
+
     fn interest(&self) -> PollFlags {
         match self.how {
             How::Trigger { .. } | How::Counters { .. } => PollFlags::PRI,
@@ -188,7 +199,7 @@ impl OpenSource {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
             How::Trigger { .. } if gone => Err(SourceError::Gone { file: self.file.clone() }),
-            How::Trigger { level, first } => {
+            How::Trigger { level, first, .. } => {
                 let is_news = first.take().is_none_or(|first| first.is_news(&self.file));
                 Ok(if is_news { SourceEvent::Level(*level) } else { SourceEvent::Nothing })
             }

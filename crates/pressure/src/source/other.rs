@@ -30,6 +30,10 @@ impl OpenSource {
     pub(crate) fn file(&self) -> &str {
         match self.0 {}
     }
+
+    pub(crate) fn repeats(&self, _other: &Self) -> bool {
+        match self.0 {}
+    }
 }
 
 /// The wait of the monitor's thread: for a timeout, and a wake-up.
