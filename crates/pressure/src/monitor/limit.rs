@@ -122,8 +122,8 @@ pub(super) struct WatchedCgroup {
     config: CgroupLimit,
     cgroup: Cgroup,
     limits: Vec<Limit>,
-    /// Whether a limit of `limits` was missing at the last reading, and is kept until the next one.
-    doubted: bool,
+    /// The limits of `limits` that only the last reading missed; kept until the next one.
+    doubted: Vec<Limit>,
     /// The time of the next reading of the limits, in nanoseconds of the monitor's clock.
     limit_due: u64,
     /// The time of the next reading of the usage.
@@ -152,7 +152,7 @@ impl WatchedCgroup {
             },
         };
         let limits = cgroup.limits()?;
-        let watched = Self { config, cgroup, limits, doubted: false, limit_due: 0, usage_due: 0 };
+        let watched = Self { config, cgroup, limits, doubted: Vec::new(), limit_due: 0, usage_due: 0 };
         // A file that cannot be read is an error of the start, not of the thread later.
         watched.usages()?;
         Ok(Some(watched))
@@ -223,17 +223,14 @@ impl WatchedCgroup {
     /// files before its directory. So a limit is dropped only when two readings in a row miss it
     /// and its directory exists.
     fn look_at_limits(&mut self) -> Result<Duration, CgroupError> {
-        let limits = self.cgroup.limits()?;
-        let is_gone = |was: &&Limit| limits.iter().all(|limit| limit.directory() != was.directory());
-        let mut gone = self.limits.iter().filter(is_gone).peekable();
-        let doubted = gone.peek().is_some() && !self.doubted;
-        gone.try_for_each(Limit::group_must_be_there)?;
-        self.doubted = doubted;
-        if doubted {
-            return Ok(USAGE_EVERY);
-        }
-        self.limits = limits;
-        Ok(LIMIT_EVERY)
+        let mut limits = self.cgroup.limits()?;
+        let has = |limits: &[Limit], was: &Limit| limits.iter().any(|limit| limit.directory() == was.directory());
+        let missing: Vec<_> = self.limits.iter().filter(|was| !has(&limits, was)).cloned().collect();
+        missing.iter().try_for_each(Limit::group_must_be_there)?;
+        let doubted: Vec<_> = missing.into_iter().filter(|was| !has(&self.doubted, was)).collect();
+        limits.extend_from_slice(&doubted);
+        (self.limits, self.doubted) = (limits, doubted);
+        Ok(if self.doubted.is_empty() { LIMIT_EVERY } else { USAGE_EVERY })
     }
 
     /// Returns each limit, with the usage of its group.
@@ -338,6 +335,26 @@ mod tests {
             fs::write(groups.inner.join("memory.max"), "1000").unwrap();
             assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         }
+    }
+
+    #[test]
+    fn each_limit_is_missed_twice_before_it_is_gone() {
+        let groups = Groups::new("each");
+        let mut watched = groups.watched();
+        let (top, inner) = (groups.top.join("memory.max"), groups.inner.join("memory.max"));
+        let mut limits = |top_limit, inner_limit| {
+            fs::write(&top, top_limit).unwrap();
+            fs::write(&inner, inner_limit).unwrap();
+            looked(&mut watched).unwrap();
+            let mut limits: Vec<_> = watched.limits.iter().map(|limit| limit.bytes.get()).collect();
+            limits.sort_unstable();
+            limits
+        };
+        assert_eq!(limits("max", "1000"), [1_000, 5_000]);
+        assert_eq!(limits("5000", "max"), [1_000, 5_000], "the inner limit is missing for the first time");
+        assert_eq!(limits("max", "900"), [900, 5_000], "the others are as read");
+        assert_eq!(limits("max", "max"), [900], "missing for the second time, and for the first");
+        assert_eq!(limits("6000", "max"), [6_000]);
     }
 
     proptest! {
