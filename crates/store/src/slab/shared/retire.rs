@@ -239,13 +239,17 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Counts memory that was retired beside objects (segments of the index), and that readers hold
-    /// back in the same way: the bytes are subtracted when the open bag's readers have left.
+    /// back in the same way: the bytes are subtracted when the open bag's readers have left. Seals
+    /// the bag if it is full, as no object may be retired for long.
     pub(crate) fn retire_beside(&self, bytes: usize) {
         let mut thread_cache = self.thread_caches.local().lock();
         if !thread_cache.closed {
             thread_cache.open_bytes += bytes as u64;
             thread_cache.beside_bytes += bytes as u64;
             self.count_retired(&mut thread_cache, bytes as i64);
+            if thread_cache.open_bytes >= OPEN_BYTES_MAX {
+                self.seal(&mut thread_cache);
+            }
         }
     }
 
