@@ -225,7 +225,7 @@ impl<C: Evict> Member<C> {
         if weight > self.balance.charged() {
             if let Err(over) = self.balance.raise_to(weight) {
                 // The cache keeps only the entries for which the limit has room.
-                self.balance.raise_to_limit(&over);
+                self.balance.raise_to_limit(weight, &over);
                 self.evict_to_charge();
             }
             // The charge may have reclaimed from this cache.

@@ -82,9 +82,11 @@ impl Balance {
         Ok(())
     }
 
-    /// Charges the bytes that are free below the limit that refused a charge, in whole steps.
-    pub(crate) fn raise_to_limit(&self, over: &OverLimit) {
-        let room = over.memcg.max() - over.memcg.usage();
+    /// Charges as many of the bytes that a cache of this weight needs as are free below the limit
+    /// that refused a charge, in whole steps.
+    pub(crate) fn raise_to_limit(&self, weight: ByteSize, over: &OverLimit) {
+        // Another thread may have freed more than is needed since the charge was refused.
+        let room = (over.memcg.max() - over.memcg.usage()).min(weight - self.charged());
         let steps = ByteSize::new(room.get() / STEP * STEP);
         if steps > ByteSize::ZERO && self.group.try_charge(steps).is_ok() {
             *self.lock() += steps;
