@@ -49,15 +49,20 @@ impl Listener {
         let namespace =
             listen.tenant.as_deref().map_or_else(Namespace::default, |tenant| Namespace::of_tenant(tenant, delimiter));
         let sockets = match &listen.endpoint {
-            Endpoint::Tcp(address) => tcp(address).await.map_err(|why| {
-                format!(
-                    "cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)"
-                )
-            })?,
+            Endpoint::Tcp(address) => {
+                let refused = |why| {
+                    format!(
+                        "cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)"
+                    )
+                };
+                let addresses = lookup_host(address).await.map_err(refused)?;
+                bind_each(addresses).await.map_err(refused)?.into_iter().map(Socket::Tcp).collect()
+            }
             #[cfg(unix)]
             Endpoint::Unix { path, mode } => {
-                let socket = unix(path, *mode)
-                    .map_err(|why| format!("cannot listen on {}: {why}; choose another path with -s", path.display()))?;
+                let socket = unix(path, *mode).map_err(|why| {
+                    format!("cannot listen on {}: {why}; choose another path with -s", path.display())
+                })?;
                 vec![socket]
             }
             #[cfg(not(unix))]
@@ -91,7 +96,11 @@ impl Listener {
         let tcp = std::net::TcpListener::from(socket);
         tcp.set_nonblocking(true).map_err(refused)?;
         let socket = match tcp.local_addr() {
-            Ok(_) => Socket::Tcp(TcpListener::from_std(tcp).map_err(refused)?),
+            Ok(_) => {
+                let listener = TcpListener::from_std(tcp).map_err(refused)?;
+                keep_alive(&listener);
+                Socket::Tcp(listener)
+            }
             Err(_) => {
                 // The socket has no TCP address, so it is a unix socket.
                 let unix = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(tcp));
@@ -159,13 +168,41 @@ impl Drop for Socket {
     }
 }
 
-async fn tcp(address: &str) -> io::Result<Vec<Socket>> {
-    let mut sockets = Vec::new();
-    for address in lookup_host(address).await? {
-        sockets.push(Socket::Tcp(TcpListener::bind(address).await?));
+/// Binds each address of a host name once. As in memcached, an address that this system does not
+/// have is skipped if another one is bound.
+async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<TcpListener>> {
+    let (mut listeners, mut seen, mut missing) = (Vec::new(), Vec::new(), None);
+    for address in addresses {
+        if seen.contains(&address) {
+            continue;
+        }
+        seen.push(address);
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                keep_alive(&listener);
+                listeners.push(listener);
+            }
+            Err(why) if matches!(why.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported) => {
+                missing = Some(why);
+            }
+            Err(why) => return Err(why),
+        }
     }
-    Ok(sockets)
+    match missing {
+        Some(why) if listeners.is_empty() => Err(why),
+        _ => Ok(listeners),
+    }
 }
+
+/// Makes the system end accepted connections of clients that have vanished, as in memcached.
+#[cfg(unix)]
+fn keep_alive(listener: &TcpListener) {
+    // Accepted sockets inherit it. An error means that connections of such clients stay open.
+    let _ = rustix::net::sockopt::set_socket_keepalive(listener, true);
+}
+
+#[cfg(not(unix))]
+fn keep_alive(_: &TcpListener) {}
 
 /// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
 /// replaced, but not one on which a server still listens.
@@ -186,4 +223,29 @@ fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
     let socket = Socket::Unix { listener: UnixListener::bind(path)?, path: path.to_owned(), is_own: true };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(socket)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_that_exists_is_bound_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            // 192.0.2.1 is for documentation: no machine has it.
+            let there = bind_each([free, address("192.0.2.1:0"), free].into_iter()).await.unwrap();
+            assert_eq!(there.len(), 1);
+            let client = std::net::TcpStream::connect(free).unwrap();
+            let (accepted, _) = there[0].accept().await.unwrap();
+            assert!(rustix::net::sockopt::socket_keepalive(&accepted).unwrap());
+            drop(client);
+            let missing = bind_each([address("192.0.2.1:0")].into_iter()).await.unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::AddrNotAvailable);
+            let taken = bind_each([address("127.0.0.1:0"), free].into_iter()).await.unwrap_err();
+            assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        });
+    }
 }
