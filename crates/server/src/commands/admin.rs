@@ -11,6 +11,7 @@ use lowwater::ByteSize;
 use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::settings::limits::{check_tenant_name, Limits};
+use crate::store::tenant::TENANTS_PER_TURN;
 
 /// memcached's bounds for `cache_memlimit`.
 const MEGABYTES_MIN: u32 = 8;
@@ -70,7 +71,10 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
 /// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its
 /// usage. Flushes whenever the output is full, as there may be tens of thousands of tenants.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
-    for tenant in session.server.store.tenants() {
+    for (at, tenant) in session.server.store.tenants().into_iter().enumerate() {
+        if at % TENANTS_PER_TURN == TENANTS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         // Made here: the client may never read, and only the pointers are kept while it does not.
         let tenant = session.server.store.report(&tenant);
         let Limits { min, low, high, max, traffic } = tenant.limits;

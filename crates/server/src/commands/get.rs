@@ -16,6 +16,9 @@ use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
 use crate::value::Value;
 
+/// Keys of one command after which other connections of the thread run: a line may have 130,000.
+const KEYS_PER_TURN: usize = 512;
+
 /// Answers a plain `get` of one key. The caller writes the replies when the output is full.
 pub fn get(session: &mut Session, key: &[u8]) {
     read(session, key, |output, value| output.value(key, value, false));
@@ -25,7 +28,10 @@ pub fn get(session: &mut Session, key: &[u8]) {
 /// Answers with the values. `unique` adds their unique numbers, `touch` gives them a new exptime.
 pub async fn get_all(session: &mut Session, keys: Words<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
     let touch = touch.map(Expiry::of);
-    for key in keys {
+    for (at, key) in keys.enumerate() {
+        if at % KEYS_PER_TURN == KEYS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         match touch {
             None => {
                 read(session, key, |output, value| output.value(key, value, unique));

@@ -23,6 +23,9 @@ use crate::traffic::Traffic;
 /// The maximum number of tenants: memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
 
+/// Tenants that a command lists before other connections of the thread run.
+pub const TENANTS_PER_TURN: usize = 64;
+
 /// A tenant and its statistics.
 #[derive(Debug)]
 pub struct Tenant {

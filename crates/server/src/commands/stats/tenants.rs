@@ -8,11 +8,15 @@
 use std::io;
 
 use crate::session::Session;
+use crate::store::tenant::TENANTS_PER_TURN;
 
 /// Adds the lines of each tenant. Flushes whenever the output is full, as there may be tens of
 /// thousands of tenants.
 pub async fn tenants(session: &mut Session) -> io::Result<()> {
-    for tenant in session.server.store.tenants() {
+    for (at, tenant) in session.server.store.tenants().into_iter().enumerate() {
+        if at % TENANTS_PER_TURN == TENANTS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         let tenant = session.server.store.report(&tenant);
         let name = &tenant.name;
         let out = &mut session.output;
