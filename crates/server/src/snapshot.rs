@@ -28,6 +28,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chunk::{ChunkReader, ChunkWriter, ReadError};
 use item::SavedItem;
 
+use crate::protocol::item::{KEY_BYTES_MAX, STORED_KEY_BYTES_MAX};
 use crate::server::Server;
 use crate::store::Store;
 
@@ -122,6 +123,8 @@ fn write(store: &Store, left_max: Option<Duration>, to: impl Write) -> io::Resul
 /// Loads values until the end of the file or an error, and returns the counts in either case.
 fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
     let mut counts = LoadCounts::default();
+    // `-I` bounds an item with the key that the client has sent: a tenant's name may be before it.
+    let item_bytes_max = store.item_bytes_max() + STORED_KEY_BYTES_MAX - KEY_BYTES_MAX;
     let outcome = ChunkReader::new(from).and_then(|mut chunks| {
         let away = Duration::from_millis(unix_millis().saturating_sub(chunks.saved_millis()));
         while let Some(chunk) = chunks.next()? {
@@ -133,7 +136,7 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
                 rest = more;
             }
             let read = items.len();
-            items.retain(|item| item.size() <= store.item_bytes_max());
+            items.retain(|item| item.size() <= item_bytes_max);
             counts.too_large += (read - items.len()) as u64;
             let loaded = store.load(items.iter().map(|item| item.to_value(store)), away);
             counts.loaded += loaded.put;

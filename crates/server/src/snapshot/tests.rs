@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::protocol::expiry::Expiry;
+use crate::protocol::item::item_bytes;
 use crate::protocol::item::STORED_KEY_BYTES_MAX;
 use crate::settings::args;
 use crate::settings::limits::Limits;
@@ -255,6 +256,20 @@ fn values_above_the_bound_of_an_item_are_skipped() {
     outcome.unwrap();
     assert_eq!(counts, LoadCounts { loaded: 1, too_large: 1, ..LoadCounts::default() });
     assert!(after.peek(b"small").is_some() && after.peek(b"large").is_none());
+}
+
+#[test]
+fn a_tenants_name_does_not_count_against_the_bound_of_an_item() {
+    let (before, pool) = store(&["-I", "1k"]);
+    // As a client of the tenant's own address stores it: its key is `k`.
+    let length = 1024 - item_bytes(b"k", 0, 0);
+    put(&before, &pool, "a-tenant-with-a-long-name:k", &vec![b'v'; length], Expiry::Never, None);
+    let mut file = Vec::new();
+    write(&before, None, &mut file).unwrap();
+    let (after, _) = store(&["-I", "1k"]);
+    let (counts, outcome) = load(&after, &file[..]);
+    outcome.unwrap();
+    assert_eq!(counts, LoadCounts { loaded: 1, ..LoadCounts::default() });
 }
 
 #[test]
