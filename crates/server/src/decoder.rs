@@ -32,7 +32,7 @@ use self::store_request::{ReceiveProgress, StoreRequest};
 use crate::find_byte::find_byte;
 use crate::protocol::command::{Command, PlainSet, StoreCommand, StoreVerb};
 use crate::protocol::error::{ProtocolError, RefusedLine};
-use crate::protocol::item::item_bytes;
+use crate::protocol::item::{item_bytes, KEY_BYTES_MAX};
 use crate::protocol::line;
 use crate::receive_budget::{ReceiveBudget, FREE_BYTES};
 use crate::value::piece_pool::PiecePool;
@@ -43,6 +43,10 @@ const LINE_BYTES_MAX: usize = 2048;
 /// The longest line of a retrieval command, which has room for 1,000 keys of the maximum length.
 /// memcached has no limit here.
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
+
+/// The longest word of a line that is longer than [`LINE_BYTES_MAX`]: a key, and the CR of the line's
+/// end. So no room is taken for the rest of a line that is refused anyway.
+const WORD_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 /// The longest value that is taken out of the input as a whole: what a connection's buffer has room
 /// for (`BUFFER_BYTES` in `net/buffer_pool.rs`). Must be at most `SHORT_BYTES_MAX` of
@@ -266,7 +270,12 @@ impl Decoder {
     fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         let end = find_byte(b'\n', &input[self.searched..]).map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());
-        if length > LINE_BYTES_MAX && (length > GET_LINE_BYTES_MAX || !is_get(input)) {
+        let has_long_word = || {
+            // What was searched before has no such word but at its end.
+            let from = (LINE_BYTES_MAX - WORD_BYTES_MAX).max(self.searched.saturating_sub(WORD_BYTES_MAX));
+            input[from..length].split(|byte| *byte == b' ').any(|word| word.len() > WORD_BYTES_MAX)
+        };
+        if length > LINE_BYTES_MAX && (length > GET_LINE_BYTES_MAX || !is_get(input) || has_long_word()) {
             self.state = DecoderState::Closed;
             return (input.len(), Step::Error(ProtocolError::LineTooLong.into()));
         }

@@ -140,6 +140,11 @@ fn lines_are_bounded() {
     assert!(!line_too_long(&gets(200_000)));
     assert!(line_too_long(&gets(300_000)));
     assert!(line_too_long(&[&b"set "[..], &[b'k'; 2048], b" 0 0 1\r\nx\r\n"].concat()), "even with a line end");
+    // A key that is too long already is not kept until the line's end.
+    let with_key = |length: usize| [&gets(4_000)[..], &vec![b'k'; length]].concat();
+    assert!(!line_too_long(&with_key(KEY_BYTES_MAX)));
+    assert!(!line_too_long(&[&with_key(KEY_BYTES_MAX)[..], b"\r"].concat()));
+    assert!(line_too_long(&with_key(KEY_BYTES_MAX + 2)));
 }
 
 // === random streams ===
