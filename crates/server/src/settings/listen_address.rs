@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 
-use super::limits::check_tenant_name;
+use super::limits::{check_tenant_name, DEFAULT_TENANT};
 
 /// In front of an address without TLS.
 const PLAIN: &str = "notls:";
@@ -47,6 +47,9 @@ impl ListenAddress {
             None => (None, after_tls.unwrap_or(text)),
             Some((tag, endpoint)) => {
                 check_tenant_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
+                if tag == DEFAULT_TENANT {
+                    return Err(format!("-l: the tag in {text:?}: clients of this tenant have all keys; leave it out"));
+                }
                 (Some(tag.to_owned()), endpoint)
             }
         };
@@ -117,7 +120,7 @@ mod tests {
             assert_eq!((listen.is_plain, listen.endpoint), (true, Endpoint::Tcp("127.0.0.1:7".into())), "{text}");
             assert_eq!(listen.tenant.as_deref(), text.contains("tag").then_some("a"));
         }
-        for text in ["tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
+        for text in ["tag_default_:localhost", "tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
             assert!(ListenAddress::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
         }
     }
