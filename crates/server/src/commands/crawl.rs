@@ -11,8 +11,7 @@ use lowwater::cache::Visit;
 use crate::protocol::base64;
 use crate::protocol::command::CrawlAction;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::item::item_bytes;
-use crate::protocol::item::SLAB_CLASS;
+use crate::protocol::item::{is_shown_in_base64, item_bytes, SLAB_CLASS};
 use crate::protocol::uri::uri_encoded;
 use crate::session::Session;
 use crate::store::{Existing, ListedKey};
@@ -60,11 +59,10 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
     Ok(())
 }
 
-/// Returns the `mg` command that reads `key`. A key with spaces or control characters is written in
-/// base64, or it could span more than one line.
+/// Returns the `mg` command that reads `key`.
 fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     let mut line = b"mg ".to_vec();
-    if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {
+    if is_shown_in_base64(key, binary) {
         base64::encode(key, &mut line);
         line.extend(b" b");
     } else {

@@ -31,3 +31,9 @@ pub fn item_bytes(key: &[u8], flags: u32, length: usize) -> usize {
     // 2: memcached stores the CR LF after the bytes.
     ITEM_BYTES + key.len() + flags_bytes + length + 2
 }
+
+/// Returns whether a reply that is a line shows `key` in base64: the key of a value that was stored
+/// so, and one that would be more than one word, or span more than one line.
+pub fn is_shown_in_base64(key: &[u8], binary: bool) -> bool {
+    binary || key.iter().any(|byte| matches!(byte, b' ' | b'\n' | 0))
+}

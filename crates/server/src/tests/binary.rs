@@ -546,3 +546,13 @@ fn a_long_dump_has_several_replies() {
     let dump: String = parts.into_iter().map(|(_, part)| part).collect();
     assert!(dump == format!("{lines}END\r\n"));
 }
+
+#[test]
+fn a_key_with_line_ends_is_shown_in_base64() {
+    let server = TestServer::start(|_| {});
+    server.connect().set("a\r\nEN b", "v");
+    let mut text = server.connect();
+    text.exchange("mg YQ0KRU4gYg== b k v\r\n", "VA 1 kYQ0KRU4gYg== b\r\nv\r\n");
+    text.0.write_all(b"me YQ0KRU4gYg== b\r\n").unwrap();
+    assert!(text.line().starts_with("ME YQ0KRU4gYg== exp=-1 "));
+}

@@ -7,8 +7,7 @@
 use crate::counters::Counter;
 use crate::protocol::base64;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::item::item_bytes;
-use crate::protocol::item::SLAB_CLASS;
+use crate::protocol::item::{is_shown_in_base64, item_bytes, SLAB_CLASS};
 use crate::session::Session;
 use crate::store::Existing;
 
@@ -20,7 +19,7 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     let found = server.store.inspect(&full_key, |Existing { value, left }| (value.clone(), Expiry::from(left)));
     let Some((value, expiry)) = found else { return out.line("EN") };
     let mut shown = Vec::new();
-    match value.item_flags().binary {
+    match is_shown_in_base64(key, value.item_flags().binary) {
         true => base64::encode(key, &mut shown),
         false => shown.extend(key),
     }

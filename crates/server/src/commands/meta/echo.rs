@@ -7,6 +7,7 @@
 use crate::net::output::Output;
 use crate::protocol::base64;
 use crate::protocol::expiry::Expiry;
+use crate::protocol::item::is_shown_in_base64;
 use crate::protocol::meta_command::MetaCommand;
 
 /// Adds `flag` if every reply repeats it, whatever the outcome: the opaque or the key.
@@ -16,7 +17,7 @@ pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
             out.push(b" ");
             out.push(flag);
         }
-        b'k' if binary => {
+        b'k' if is_shown_in_base64(key, binary) => {
             let mut text = b" k".to_vec();
             base64::encode(key, &mut text);
             text.extend(b" b");
