@@ -50,9 +50,9 @@ impl Runtime {
     /// # Errors
     ///
     /// [`OverLimit`], with the group whose `max` refused; nothing is charged. If `requested` is
-    /// more than that `max`, the charge does not fit before the `max` rises: pressure may have lowered
-    /// the root's, and that of a group that is being dropped is 0. Otherwise the reclaimer has been
-    /// woken, and a later try may succeed.
+    /// more than that `max`, the charge does not fit before the `max` rises: pressure may have
+    /// lowered the root's, and that of a group that is being dropped is 0. Otherwise the reclaimer
+    /// has been woken, and a later try may succeed.
     ///
     /// # Panics
     ///

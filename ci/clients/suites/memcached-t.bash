@@ -1,8 +1,8 @@
 # memcached's own tests, t/*.t of its release, with the text and the binary protocol. A test is named
 # by its file and its text, with numbers as N; tests of one name pass if all of them do. A file that
 # ends early, without a failed test, counts as one that failed.
-# Left out are the tests of what this server does not have: the proxy, values on disk, UDP, memcached's
-# slab classes and LRU threads, and its TLS options. watcher.t waits for an eviction by a single store,
+# Left out are the tests of what this server does not have: the proxy, values on disk or kept by -e, UDP,
+# memcached's slab classes and LRU threads, and its TLS options. watcher.t waits for an eviction by a single store,
 # and for a read as part of a store: here memory is freed ahead, and a store is one event. Five files
 # test nothing without memcached's debug build.
 prepare_suite() {
@@ -35,7 +35,7 @@ WRAPPER
     for file in "$folder"/t/*.t; do
         name="${file##*/}"
         case "$name" in
-            proxy* | *extstore* | ssl_* | udp.t | *slab* | lru* | maxconns.t | dash-M.t | chunked-* | watcher.t) continue ;;
+            proxy* | *extstore* | restart.t | ssl_* | udp.t | *slab* | lru* | maxconns.t | dash-M.t | chunked-* | watcher.t) continue ;;
             misbehave.t | issue_140.t | issue_260.t | refhang.t | whitespace.t) continue ;;
         esac
         code=0
@@ -52,7 +52,9 @@ tests_of() {
             failed += /^not/
             sub(/^(not )?ok [0-9]+( - )?/, "")
             gsub(/[0-9]+/, "N")
-            print result " " file ": " $0
+            name = file ": " $0
+            sub(/ +$/, "", name)
+            print result " " name
         }
         END { print (code == 0 || failed ? "pass " : "fail ") file ": end" }'
 }

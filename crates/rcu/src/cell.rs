@@ -170,9 +170,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // SAFETY: a value loaded in the read side is not freed before the guard is dropped; only
         // the address of a field is computed.
         let value = (!old.is_null()).then(|| unsafe { &raw const (*old).value });
-        // AcqRel: Release pairs with the Acquire in `load` and in `clear`; Acquire is for the header
-        // of the old value. The caller has loaded `there`, but the address of a value of size 0 may
-        // be that of another object.
+        // AcqRel: Release pairs with the Acquire in `load` and in `clear`; Acquire is for the
+        // header of the old value. The caller has loaded `there`, but the address of a value of
+        // size 0 may be that of another object.
         let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         let is_it = value == there.map(ptr::from_ref)
             && self.held.compare_exchange(old, by, success, Ordering::Relaxed).is_ok();

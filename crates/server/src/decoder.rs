@@ -44,8 +44,8 @@ const LINE_BYTES_MAX: usize = 2048;
 /// memcached has no limit here.
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// The longest word of a line that is longer than [`LINE_BYTES_MAX`]: a key, and the CR of the line's
-/// end. So no room is taken for the rest of a line that is refused anyway.
+/// The longest word of a line that is longer than [`LINE_BYTES_MAX`]: a key, and the CR of the
+/// line's end. So no room is taken for the rest of a line that is refused anyway.
 const WORD_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 /// The longest value that is taken out of the input as a whole: what a connection's buffer has room

@@ -66,7 +66,8 @@ impl Drop for Finishing<'_> {
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Drops the removed records that no reader holds back, and returns their memory to the system.
-    /// Returns the bytes that readers hold back; a later [`reap_part`](Self::reap_part) tries again.
+    /// Returns the bytes that readers hold back; a later [`reap_part`](Self::reap_part) tries
+    /// again.
     pub(crate) fn collect(&self) -> ByteSize {
         let retained = self.index.collect();
         if retained > ByteSize::ZERO {

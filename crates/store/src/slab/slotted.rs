@@ -24,7 +24,9 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     /// the object is retired: by the thread that drops its handle, or that removes it from the
     /// index if that comes later; without a lock. With `std`, a panic is counted in
     /// [`Slab::drop_panics`](super::Slab::drop_panics) and the object weighs the size of its type;
-    /// without `std`, the panic goes on to that thread, and the object is leaked.
+    /// without `std`, the panic goes on to that thread, and the object is leaked. A weigher that
+    /// drops the handle of another object weighs that one inside its own call: a long chain of such
+    /// objects overflows the stack.
     fn weight(&self) -> u64;
 }
 
