@@ -17,8 +17,8 @@ use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 use super::handle::Runtime;
 use super::retired::Known;
 
-/// Rounds that a charge may make even after its deadline, each for at most this part of the time: a
-/// thread that was preempted has not used all of its time.
+/// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
+/// all of its time. Both steps of a round are bounded by `direct_time_max` each.
 const ROUNDS_MIN: u32 = 8;
 
 /// The most objects that the first round scans in the pairs of least utility; each further round
@@ -39,8 +39,8 @@ impl Runtime {
     ///
     /// Direct reclaim goes on while it frees objects, until the builder's
     /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) is over, plus the time of one
-    /// callback. As the thread may have been preempted, it makes 8 rounds all the same: late ones
-    /// for an eighth of that time, plus two callbacks. If nothing is left to free, but another
+    /// callback. As the thread may have been preempted, it makes 8 rounds all the same: each
+    /// for twice that time at most, plus two callbacks. If nothing is left to free, but another
     /// thread is inside a callback and may be about to free what it took, the charge waits for it,
     /// for the same time. Before it is refused, entries that were removed and that no reader holds
     /// back are dropped, as their values may have charges; after an attempt in vain, not again for
@@ -73,14 +73,13 @@ impl Runtime {
                 return Err(over);
             }
             self.inner.reclaimer.wake(memcg, ReclaimReason::Limit);
-            let now = Instant::now();
-            let deadline = *deadline.get_or_insert_with(|| now + self.inner.direct_time_max);
-            let round_time = deadline.saturating_duration_since(now).max(self.inner.direct_time_max / ROUNDS_MIN);
+            let time_max = self.inner.direct_time_max;
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + time_max);
             // A sum that overflows does not fit, even without a limit.
             let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
             let before = memcg.usage();
             let scan = SCAN_MAX.min(SCAN_FIRST << (round - 1).min(16));
-            let mut work = Work::objects(scan).while_not(&fits).within(round_time);
+            let mut work = Work::objects(scan).while_not(&fits).within(time_max);
             let done = self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work);
             if done.freed > 0 {
                 // Charges inside of evicted values end when the values are dropped. In the first
@@ -97,8 +96,7 @@ impl Runtime {
                 // pairs give a part.
                 continue;
             }
-            let is_over = || fits() || now.elapsed() >= round_time;
-            let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &is_over);
+            let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             if round >= ROUNDS_MIN && Instant::now() >= deadline {
                 break;
             }
