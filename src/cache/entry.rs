@@ -72,7 +72,8 @@ pub enum Op<V> {
     /// Inserts this value, with the entry's time. For the group that is charged, see
     /// [`Entry::group`].
     Put(V),
-    /// Inserts this value as `Put` does, but with this time to live; `None`: no deadline.
+    /// Inserts this value as `Put` does, but with this time to live, as by
+    /// [`Entry::time_to_live`]; `None`: no deadline.
     PutFor(V, Option<Duration>),
     /// Inserts this value, with the time that the current value has left: an idle time is not
     /// extended. Without a current value, as `Put`. For the group that is charged, see
@@ -212,9 +213,10 @@ where
         self
     }
 
-    /// Sets the time to live of the inserted value, used or not; the cache's own time by default.
-    /// An entry has one time: the last call of this method, [`time_to_idle`](Self::time_to_idle)
-    /// and [`forever`](Self::forever) counts.
+    /// Sets the time to live of the inserted value, used or not, with the precision of
+    /// [`CacheBuilder::time_to_live`](super::CacheBuilder::time_to_live); the cache's own time by
+    /// default. An entry has one time: the last call of this method,
+    /// [`time_to_idle`](Self::time_to_idle) and [`forever`](Self::forever) counts.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.ttl = Ttl::Fixed(time);
         self

@@ -176,9 +176,10 @@ where
         value
     }
 
-    /// Sets the time to live of `key`; `None`: no deadline. The entry counts as used. Returns false
-    /// if the key is absent. The new time replaces an idle time of the entry, and uses do not
-    /// extend it.
+    /// Sets the time to live of `key`, with the precision of
+    /// [`CacheBuilder::time_to_live`](super::CacheBuilder::time_to_live); `None`: no deadline. The
+    /// entry counts as used. Returns false if the key is absent. The new time replaces an idle time
+    /// of the entry, and uses do not extend it.
     pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,

@@ -17,6 +17,10 @@ use crate::cache::expiry::lifetime::{ExpiryEvent, Lifetime};
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// Sets the time to live of entries that have no time of their own; unlimited by default. With
     /// [`time_to_idle`](Self::time_to_idle), an entry expires by the time that ends first.
+    ///
+    /// Deadlines are rounded up: by less than 8 ms, or by less than a second for a time that
+    /// exceeds 20 days. So an entry with a time of zero may be found for some milliseconds. A time
+    /// that exceeds 34 years counts as unlimited.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
@@ -185,9 +189,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// entries. It leaves, for the cause [`Expired`](crate::cache::RemovalCause::Expired), when the
     /// time is over, or when another value takes its place.
     ///
-    /// An entry with an idle time is never stale. A time to live that exceeds 34 years with `time`
-    /// added counts as unlimited; one that exceeds 20 days with `time` added ends up to a second
-    /// late.
+    /// An entry with an idle time is never stale. The 20 days and 34 years of
+    /// [`time_to_live`](Self::time_to_live) are for a time to live with `time` added.
     ///
     /// ```
     /// use lowwater::runtime::ManualClock;

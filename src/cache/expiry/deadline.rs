@@ -45,8 +45,7 @@ const SECONDS: u32 = 1 << 30;
 /// The bits of the number of ticks or seconds.
 const NUMBER: u32 = SECONDS - 1;
 /// Nanoseconds beyond which a deadline is in seconds: less than half the range of ticks, 24 days,
-/// so that the floor may lag behind the clock by days. `CacheBuilder::stale_while_revalidate`
-/// documents it.
+/// so that the floor may lag behind the clock by days. `CacheBuilder::time_to_live` documents it.
 pub(crate) const FAR: u64 = 20 * 86_400 * SECOND;
 /// Bits of the number of units in an idle deadline; the idle time is in the bits above.
 const IDLE_NUMBER_BITS: u32 = 21;

@@ -37,7 +37,8 @@ pub enum Lifetime {
     Unchanged,
     /// The entry has no deadline.
     Forever,
-    /// The entry expires after this time, used or not.
+    /// The entry expires after this time, used or not, with the precision of
+    /// [`CacheBuilder::time_to_live`](crate::cache::CacheBuilder::time_to_live).
     Live(Duration),
     /// The entry expires when it was not used for this time, as by
     /// [`CacheBuilder::time_to_idle`](crate::cache::CacheBuilder::time_to_idle).
