@@ -36,11 +36,14 @@ pub struct CacheStats {
     pub removed: u64,
     /// Entries that were removed because another value was inserted under their key.
     pub replaced: u64,
-    /// Loads by `get_or_insert_with` and other loads, reloads included.
+    /// Values that loads and reloads have returned, whether the cache has inserted them or not. A
+    /// load that fails or panics is not counted; a load of many keys counts each value.
     pub loads: u64,
     /// Calls of the listener that panicked.
     pub listener_panics: u64,
-    /// Values whose own `Drop` panicked while they were evicted.
+    /// Entries whose key or value panicked in its own `Drop`, after they were removed for any cause
+    /// or moved by compaction. An entry is dropped some time after its removal: see
+    /// [`Cache`](crate::Cache), memory.
     pub drop_panics: u64,
     /// Bytes charged for the entries that are in the cache now: the only figure here that can fall.
     /// Exact while no thread works on the cache. For one group and all caches, see

@@ -75,7 +75,7 @@ const PLAIN: [Metric; NR_COUNTERS - CAUSES.len()] = [
         Unit::Count,
         "Inserts that were refused, for want of memory mostly",
     ),
-    Metric::counter("lowwater_cache_loads_total", Unit::Count, "Loads of missing values"),
+    Metric::counter("lowwater_cache_loads_total", Unit::Count, "Values that loads have returned"),
     Metric::counter("lowwater_cache_panics_total", Unit::Count, "Panics of the listener, and of values' drops"),
 ];
 const REMOVALS: Metric = Metric::counter("lowwater_cache_removals_total", Unit::Count, "Entries removed, by cause");
