@@ -48,7 +48,8 @@ pub struct Loaded {
     pub present: u64,
     /// Entries that had expired.
     pub expired: u64,
-    /// Entries that were rejected, or whose group cannot be created.
+    /// Entries that were rejected, or whose group cannot be created. The latter are not in
+    /// [`CacheStats::rejected`](super::CacheStats::rejected).
     pub refused: u64,
     /// Entries of this cache, loaded or not, that were evicted during the load because memory was
     /// needed.
@@ -150,6 +151,9 @@ where
     /// Each entry is inserted as by [`insert`](Self::insert), under the same limits and with the
     /// same evictions. If less memory is available than at the time of the save, the entries
     /// inserted first are the first to be evicted: pass the oldest first, or the least used.
+    ///
+    /// A panic of `entries` or of the weigher is passed on: the entries inserted before it stay,
+    /// and the counts are lost.
     pub fn load(&self, entries: impl IntoIterator<Item = (K, V, Meta)>) -> Loaded {
         let core = &self.inner.core;
         let evictions = core.counters.read().evictions;
