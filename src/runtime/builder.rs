@@ -178,7 +178,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how long the direct reclaim of one charge may take, 500 us by default.
+    /// Sets how long the direct reclaim of one charge may take, 500 us by default. A longer time
+    /// than 68 years counts as 68 years. With zero, a charge may still make the 8 rounds that
+    /// [`Runtime::charge`] states.
     pub fn direct_time_max(mut self, time: Duration) -> Self {
         self.direct_time_max = Some(time);
         self

@@ -173,6 +173,9 @@ impl Runtime {
     /// and change with it: the runtime holds as much as one that was built with the new budget.
     ///
     /// The limit of the control group, and a budget that pressure has lowered, stay in effect.
+    ///
+    /// A budget of 0 is accepted here: all entries that no `min` protects are evicted, and once the
+    /// limit is 0, each insert is refused.
     pub fn set_budget(&self, budget: ByteSize) {
         if let Some(pressure) = self.pressure() {
             return pressure.set_budget(budget);

@@ -39,7 +39,8 @@ impl Runtime {
 }
 
 impl TenantGroupsBuilder {
-    /// Sets the maximum number of tenants, ended ones with entries included; 1,000 by default.
+    /// Sets the maximum number of tenants, ended ones with entries included; 1,000 by default. With
+    /// 0 no tenant gets a group: [`TenantGroups::get`] fails for each name.
     pub fn count_max(mut self, count: usize) -> Self {
         self.count_max = count;
         self
