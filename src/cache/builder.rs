@@ -218,7 +218,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Sets the cost of recreating an entry, as for Linux's shrinkers; 2 by default. With 4, each
     /// miss counts twice as much in victim selection, and under external pressure the cache gives
-    /// up half as much. If values differ in cost, see [`recreation_cost`](Self::recreation_cost).
+    /// up half as much. With 0, misses do not count: the cache gives up its entries before caches
+    /// that miss evicted entries. If values differ in cost, see
+    /// [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.choices.seeks = Some(seeks);
         self
@@ -243,7 +245,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// are not looked up are removed by a thread of the runtime; if the listener blocks that
     /// thread, another thread goes on with the other caches ([`Runtime`]). But an insert at a limit
     /// may evict entries that other threads have inserted, into this cache or another one of the
-    /// runtime. Long work is therefore better sent to a thread of the application's own.
+    /// runtime: up to 16 entries in two batches, or 30 if there are more than 16 pairs of a cache
+    /// and a group; and more by the direct reclaim of [`Runtime::charge`]. The first 8 entries of a
+    /// batch are evicted however long the listener takes. Long work is therefore better sent to a
+    /// thread of the application's own.
     ///
     /// Entries that the listener removes itself are reported within its own call, so the listener
     /// recurses. A listener that removes one more entry in each call needs stack for all of these
@@ -299,7 +304,11 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// The weigher is called once for each insert, and for each value that an operation of
     /// [`and_compute`](crate::cache::Entry::and_compute) returns, before anything is changed and
-    /// without a lock held.
+    /// without a lock held; for `and_compute` inside a read-side section. A panic of the weigher is
+    /// passed on to the caller of the insert or the load, and the value is not inserted.
+    ///
+    /// The charge of an entry is rounded up by at most a 65,536th if it is 256 KiB or more. The
+    /// largest charge is 256 TiB less 1 GiB, also for a larger weight.
     ///
     /// ```
     /// use lowwater::{Cache, Runtime};
