@@ -20,7 +20,7 @@
 //! | build | how | cost of a pin |
 //! |---|---|---|
 //! | `std` on Linux | [`membarrier`]: each reader stores its epoch in a cache line of its own; `membarrier` is the fence when objects are freed | two stores; a fence if the kernel or a sandbox has no `membarrier` at the first pin (for a later refusal see [`heavy_fence`]) |
-//! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
+//! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch, with a collector of its own | a fence |
 //! | without `std`, and under loom | readers are counted; the last one that leaves frees | one shared counter |
 //! | without `std`, with `embedder` | the embedder's: a kernel's RCU | the embedder's |
 //!

@@ -190,6 +190,41 @@ fn guards_and_readers_may_be_dropped_in_any_callback() {
     });
 }
 
+/// Retires owners of slots, and then slots of the same slab. A slot that is retired seals a bag and
+/// polls grace periods under a lock of the slab: no destructor of an owner may run there.
+fn owners_of_slots_are_dropped(what: &str, retire: fn(Arc<Object>)) {
+    within(what, move || {
+        let (slab, dropped) = (Slab::new(), Arc::new(AtomicU32::new(0)));
+        for _ in 0..20 {
+            let owned = (in_slot(&slab, || ()), Told(dropped.clone()));
+            retire(object(move || drop(owned)));
+            (0..500).for_each(|_| drop(in_slot(&slab, || ())));
+        }
+        until_dropped(&dropped, 20);
+        slab.assert_valid();
+    });
+}
+
+#[test]
+fn drops_across_cells_and_a_slab_return() {
+    owners_of_slots_are_dropped("slots in cells", |owner| {
+        let cell = RcuCell::new();
+        assert!(cell.replace(None, owner, &pin()));
+        cell.clear(&pin());
+    });
+}
+
+#[test]
+fn drops_across_chains_and_a_slab_return() {
+    owners_of_slots_are_dropped("slots on chains", |owner| {
+        let table = HashChains::new(1);
+        table.insert(0, owner.clone()).ok().unwrap();
+        assert!(table.remove(0, &owner));
+        // Leaked, since its drop would flush.
+        std::mem::forget(table);
+    });
+}
+
 /// Uses each read side until all objects are dropped: a grace period ends only in a later call, and
 /// readers of other tests may delay it.
 fn until_dropped(dropped: &AtomicU32, all: u32) {
