@@ -6,4 +6,6 @@
 
 #![cfg(all(test, crossbeam_loom))]
 
+extern crate alloc;
+
 mod hash_chains;
