@@ -2,7 +2,7 @@
 //!
 //! All memory of a connection is bounded: the input by the longest line (a value that is not short
 //! leaves the input as it arrives), the value in progress by `-I` and by the
-//! [`receive_budget`](crate::receive_budget) of all connections together, the output by
+//! [`receive_budget`](crate::receive_budget) of its tenant and of all together, the output by
 //! [`Output::is_full`]. A connection that waits for its client holds an input buffer only if a part
 //! of a command is in it.
 //!
@@ -74,7 +74,6 @@ pub async fn serve(
         },
         _ => stream,
     };
-    let mut decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
         output: Output::default(),
         counts: PendingCounts::default(),
@@ -87,6 +86,7 @@ pub async fn serve(
         received: 0,
         pause: Duration::ZERO,
     };
+    let mut decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(session.receive_budget()));
     let login = server.settings.users.is_some().then(LoginDecoder::default);
     let spoken = match server.settings.protocol {
         Protocol::Auto => Spoken::Unknown,
@@ -422,6 +422,7 @@ impl Connection {
                     LoginStep::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
                             self.login = None;
+                            self.decoder.set_receive_budget(self.session.receive_budget());
                         }
                     }
                 }

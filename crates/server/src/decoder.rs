@@ -153,6 +153,14 @@ impl Decoder {
         }
     }
 
+    /// Sets the budget of the values that are received from now on.
+    pub fn set_receive_budget(&mut self, receive_budget: &Arc<ReceiveBudget>) {
+        if let DecoderState::Binary(decoder) = &mut self.state {
+            decoder.set_receive_budget(receive_budget);
+        }
+        self.receive_budget = Some(Arc::clone(receive_budget));
+    }
+
     /// Begins to decode the binary protocol, at the first byte of the stream.
     pub fn begin_binary(&mut self) {
         let decoder = BinaryDecoder::new(self.item_bytes_max, &self.pool, self.receive_budget.as_ref());

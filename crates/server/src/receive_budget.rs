@@ -5,9 +5,14 @@
 //! take memory from the first one on, and a client may stop in the middle. So the received bytes
 //! are charged to the root group in small steps: the memory is part of the budget, and stored
 //! values are evicted to make room for it. All values being received may take at most half the
-//! budget, or clients that never finish could empty the cache. One value at a time is exempt from
-//! this bound until it is stored or abandoned: otherwise, if many values were each received in
-//! part, none could be completed.
+//! budget (the shared bound), or clients that never finish could empty the cache.
+//!
+//! Nor may the clients of one tenant use up the shared bound: the values that the connections of a
+//! tenant receive take at most half of what those of the other tenants leave of it. One value of
+//! each tenant at a time is exempt until it is stored or abandoned: otherwise, if many values were
+//! each received in part, none could be completed. The exempt values of all tenants together may
+//! exceed the shared bound by one value of the maximum size. So if all values of one tenant are
+//! never finished, each other tenant still has room for a value of a quarter of the budget.
 //!
 //! A stored value is charged to its tenant. So the charge of the reception is uncharged just before
 //! the store, and charged again while the store waits for room.
@@ -26,46 +31,69 @@ pub const FREE_BYTES: u64 = 4 * 1024;
 /// Granularity of reservations, so that a long value changes the shared count rarely.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// The reserved bytes of all values that are being received; at most half the budget, except for
-/// one exempt value.
+/// The reserved bytes of the values that the connections of a tenant receive, and those of all
+/// tenants.
 #[derive(Debug)]
 pub struct ReceiveBudget {
+    shared: Arc<SharedBudget>,
+    /// Reserved bytes of the tenant's values.
+    bytes: AtomicU64,
+    /// Whether a value of the tenant is exempt from the bounds.
+    exempt: AtomicBool,
+}
+
+/// The reserved bytes of all values that are being received; at most half the budget, except for
+/// exempt values.
+#[derive(Debug)]
+struct SharedBudget {
     runtime: Runtime,
     /// Whether stored values may be evicted when the budget is full.
     evict: bool,
-    /// The bytes by which the shared bound is higher for the exempt value.
+    /// The bytes by which the shared bound is higher for exempt values.
     item_bytes_max: u64,
     /// Reserved bytes of all values. They count against the shared bound, and are charged to the
     /// budget as well, except while their value is being stored.
     bytes: AtomicU64,
-    /// Whether a value is exempt from the shared bound.
-    exempt: AtomicBool,
 }
 
 impl ReceiveBudget {
-    /// Creates a budget with nothing reserved.
+    /// Creates a budget with nothing reserved, of connections that belong to no tenant.
     pub fn new(runtime: &Runtime, evict: bool, item_bytes_max: usize) -> Arc<Self> {
         let (runtime, item_bytes_max) = (runtime.clone(), item_bytes_max as u64);
-        Arc::new(Self { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0), exempt: AtomicBool::new(false) })
+        let shared = SharedBudget { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0) };
+        Arc::new(Self::of(Arc::new(shared)))
     }
 
-    /// Returns the bytes reserved now.
+    /// Creates the budget of another tenant, with nothing reserved for that one.
+    pub fn of_another_tenant(&self) -> Arc<Self> {
+        Arc::new(Self::of(Arc::clone(&self.shared)))
+    }
+
+    fn of(shared: Arc<SharedBudget>) -> Self {
+        Self { shared, bytes: AtomicU64::new(0), exempt: AtomicBool::new(false) }
+    }
+
+    /// Returns the bytes reserved now, by all tenants.
     pub fn bytes(&self) -> ByteSize {
         // Relaxed: read for statistics only.
-        ByteSize::new(self.bytes.load(Ordering::Relaxed))
+        ByteSize::new(self.shared.bytes.load(Ordering::Relaxed))
     }
 
-    /// Reserves and charges `bytes` more bytes, unless the shared bound (the higher one, if
+    /// Reserves and charges `bytes` more bytes, unless a bound (only the higher shared one, if
     /// `exempt`) or the budget would be exceeded.
     fn reserve(&self, bytes: u64, exempt: bool) -> bool {
-        let more = if exempt { self.item_bytes_max } else { 0 };
-        let max = self.runtime.root().max().get() / 2 + more;
+        let max = self.shared.runtime.root().max().get() / 2;
+        // Relaxed, all: the counts bound the reservations, and guard no other memory. Of two
+        // reservations at the same time, each may count the other one, even if that one fails.
+        let tenant_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        // Half of what the others leave is as much as is then left of the bound.
+        let max = if exempt { max + self.shared.item_bytes_max } else { max.saturating_sub(tenant_bytes) };
         let add = |before: u64| before.checked_add(bytes).filter(|&after| after <= max);
-        // Relaxed, both: the count bounds the reservations, and guards no other memory.
-        if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+        if self.shared.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
-        let charged = self.charge(bytes);
+        let charged = self.shared.charge(bytes);
         if !charged {
             self.release(bytes);
         }
@@ -73,10 +101,13 @@ impl ReceiveBudget {
     }
 
     fn release(&self, bytes: u64) {
-        // Relaxed: the count guards no other memory (see `reserve`).
+        // Relaxed, both: the counts guard no other memory (see `reserve`).
+        self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+}
 
+impl SharedBudget {
     fn charge(&self, bytes: u64) -> bool {
         let (root, bytes) = (self.runtime.root(), ByteSize::new(bytes));
         let has_room = || root.usage().saturating_add(bytes) <= root.max();
@@ -104,7 +135,7 @@ pub struct ReceiveCharge {
     bytes: u64,
     /// Bytes charged for the value: those reserved, or 0 after an [`uncharge`](Self::uncharge).
     charged: u64,
-    /// Whether this value is the exempt one.
+    /// Whether this value is the tenant's exempt one.
     exempt: bool,
 }
 
@@ -140,7 +171,7 @@ impl ReceiveCharge {
     /// Uncharges the complete value, before its tenant is charged. The bytes stay reserved.
     pub fn uncharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged > 0) {
-            receive_budget.uncharge(self.charged);
+            receive_budget.shared.uncharge(self.charged);
             self.charged = 0;
         }
     }
@@ -148,7 +179,7 @@ impl ReceiveCharge {
     /// Charges the value again, if there is room; the bytes stay reserved either way.
     pub fn recharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged < self.bytes) {
-            if receive_budget.charge(self.bytes) {
+            if receive_budget.shared.charge(self.bytes) {
                 self.charged = self.bytes;
             }
         }
@@ -220,11 +251,22 @@ mod tests {
         let (runtime, receive_budget) = receive_budget(true);
         let mut charges: Vec<_> = (0..10).map(|_| ReceiveCharge::new(Some(&receive_budget), 88_000)).collect();
         let reached: Vec<_> = (0..10).filter(|&n| charges[n].charge_up_to(88_000)).collect();
-        assert_eq!(reached, [0, 1, 2, 3, 4, 5, 6], "six take half the budget, and the seventh is exempt");
-        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (7 * EACH, 7 * EACH));
-        assert!(charges.remove(6).exempt);
-        assert!(charges[6].charge_up_to(88_000) && charges[6].exempt, "then another value is exempt");
-        charges.drain(..6);
+        assert_eq!(reached, [0, 1, 2, 3], "three take half of the shared bound, and the fourth is exempt");
+        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (4 * EACH, 4 * EACH));
+        assert!(charges.remove(3).exempt);
+        assert!(charges[3].charge_up_to(88_000) && charges[3].exempt, "then another value is exempt");
+        // The first one of the other tenants finds room for one value within the shared bound.
+        let mut exempt = Vec::new();
+        for expected in [&[0, 1][..], &[0], &[0], &[0], &[]] {
+            let tenant = receive_budget.of_another_tenant();
+            let mut charges: Vec<_> = (0..3).map(|_| ReceiveCharge::new(Some(&tenant), 88_000)).collect();
+            let reached: Vec<_> = (0..3).filter(|&n| charges[n].charge_up_to(88_000)).collect();
+            assert_eq!(reached, expected);
+            exempt.push(charges);
+        }
+        assert_eq!(receive_budget.bytes().get(), 9 * EACH, "by one value of the maximum more than the shared bound");
+        drop(exempt);
+        charges.drain(..3);
         assert!(charges[1].charge_up_to(88_000) && !charges[1].exempt);
         drop(charges);
         assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));

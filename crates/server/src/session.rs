@@ -18,6 +18,7 @@ use crate::counters::{Counter, PendingCounts};
 use crate::log;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
+use crate::receive_budget::ReceiveBudget;
 use crate::server::Server;
 use crate::store::namespace::Namespace;
 use crate::traffic::connection_permit::TenantPermit;
@@ -111,6 +112,12 @@ impl Session {
     /// Returns the traffic of the tenant, if requests, bytes or commands are limited.
     pub fn limited_traffic(&self) -> Option<&Traffic> {
         self.permit.as_ref().map(TenantPermit::traffic).filter(|traffic| traffic.is_limited())
+    }
+
+    /// Returns the budget for the values that the connection receives.
+    pub fn receive_budget(&self) -> &Arc<ReceiveBudget> {
+        let of_server = &self.server.receive_budget;
+        self.permit.as_ref().map_or(of_server, |permit| permit.traffic().receive_budget(of_server))
     }
 
     /// Logs a line that the client has sent and the reply lines that were added since the last

@@ -12,9 +12,11 @@ pub mod connection_permit;
 mod rate;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::protocol::command_set::CommandSet;
+use crate::receive_budget::ReceiveBudget;
 use crate::settings::traffic_limits::TrafficLimits;
 
 use rate::Rate;
@@ -39,6 +41,9 @@ pub struct Traffic {
     refused_requests: AtomicU64,
     denied_commands: AtomicU64,
     rejected_connections: AtomicU64,
+    /// The budget of the values that the tenant's connections receive; created for the first of
+    /// them, as most tenants have none.
+    receive_budget: OnceLock<Arc<ReceiveBudget>>,
 }
 
 /// The counts of a tenant's traffic: its open connections now, and refusals since the tenant
@@ -87,6 +92,7 @@ impl Default for Traffic {
             refused_requests: AtomicU64::new(0),
             denied_commands: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
+            receive_budget: OnceLock::new(),
         }
     }
 }
@@ -155,6 +161,12 @@ impl Traffic {
             denied_commands: read(&self.denied_commands),
             rejected_connections: read(&self.rejected_connections),
         }
+    }
+
+    /// Returns the tenant's budget for values that are being received. `of_server` is that of any
+    /// tenant of the server.
+    pub fn receive_budget(&self, of_server: &ReceiveBudget) -> &Arc<ReceiveBudget> {
+        self.receive_budget.get_or_init(|| of_server.of_another_tenant())
     }
 
     fn now(&self) -> Duration {

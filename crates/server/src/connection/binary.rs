@@ -65,7 +65,11 @@ impl Connection {
                         BinaryRequest::Store(request) => binary::store(session, to, request).await,
                         BinaryRequest::TooLarge { verb, key } => binary::too_large(session, to, verb, key),
                         BinaryRequest::SaslMechanisms => binary::sasl_mechanisms(session, to),
-                        BinaryRequest::Sasl(message) => *sasl = binary::sasl(session, to, message, *sasl),
+                        BinaryRequest::Sasl(message) => {
+                            *sasl = binary::sasl(session, to, message, *sasl);
+                            // A login may have changed the tenant.
+                            self.decoder.set_receive_budget(self.session.receive_budget());
+                        }
                         BinaryRequest::Refused(status) => session.output.binary_error(to, status, None),
                     }
                 }

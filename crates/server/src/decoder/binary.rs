@@ -92,6 +92,11 @@ impl BinaryDecoder {
         Self { item_bytes_max, pool, receive_budget, state: BinaryState::Header }
     }
 
+    /// Sets the budget of the values that are received from now on.
+    pub fn set_receive_budget(&mut self, receive_budget: &Arc<ReceiveBudget>) {
+        self.receive_budget = Some(Arc::clone(receive_budget));
+    }
+
     /// Returns whether the client has sent a part of a value, which is stored or discarded.
     pub fn is_in_value(&self) -> bool {
         matches!(self.state, BinaryState::Value(..) | BinaryState::Swallow(_))
