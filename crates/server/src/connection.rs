@@ -267,11 +267,21 @@ impl Connection {
                 outcome = self.note_read(read)?;
             }
             // Input that came before the pause is served before the next read.
+            let mut has_ended = false;
             while !self.session.pause.is_zero() {
-                self.pause().await;
+                match has_ended {
+                    false => has_ended = self.pause().await,
+                    true => {
+                        self.session.pause = Duration::ZERO;
+                        self.yield_turn().await;
+                    }
+                }
                 if self.serve_input().await?.is_break() {
                     return Ok(self.close_reason());
                 }
+            }
+            if has_ended {
+                return Ok(self.close_reason());
             }
         }
     }
@@ -292,11 +302,16 @@ impl Connection {
     }
 
     /// Waits until the limits of the tenant admit a command again, or the server shuts down.
+    /// Returns whether the client has ended its stream. A client that has left would otherwise use
+    /// its permits until all of its commands are refused, as commands without replies write
+    /// nothing that could fail. A client that only ends its stream gets the replies to the commands
+    /// in the input: they are run, or refused, without further pauses.
     #[cold]
-    async fn pause(&mut self) {
+    async fn pause(&mut self) -> bool {
         let pause = std::mem::take(&mut self.session.pause);
         // A timeout is the end of the pause.
         let _ = timers::timeout(pause, self.session.closed()).await;
+        self.session.stream.has_ended().await
     }
 
     /// Serves the input that had been received when shutdown began. A client that keeps sending is

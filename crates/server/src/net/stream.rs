@@ -12,7 +12,7 @@
 //! A change must ensure that a stream is polled only by the event loop to which it is attached, and
 //! that a poll which returns `Pending` has registered the task there.
 
-use std::future::Future;
+use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 #[cfg(unix)]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,9 +25,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{writev, Errno};
 #[cfg(unix)]
 use rustix::net::{recv, send, RecvFlags, SendFlags};
-#[cfg(unix)]
-use tokio::io::Interest;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -122,6 +120,23 @@ impl Stream {
             #[cfg(feature = "tls")]
             Self::Tls(_) => Poll::Ready(Ok(())),
         }
+    }
+
+    /// Returns whether the event loop has reported that the other end has closed the stream, or its
+    /// sending direction; input may be left.
+    pub async fn has_ended(&self) -> bool {
+        let mut ready = pin!(async {
+            match self {
+                Self::Tcp(stream) => stream.ready(Interest::READABLE).await,
+                #[cfg(unix)]
+                Self::Unix(stream) => stream.ready(Interest::READABLE).await,
+                #[cfg(feature = "tls")]
+                Self::Tls(stream) => stream.get_ref().0.ready(Interest::READABLE).await,
+            }
+        });
+        // Polled once: without input, it would wait for some.
+        let ready = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await;
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Reads once into the spare capacity of `buffer`, which must not be 0.
@@ -233,7 +248,6 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::net::TcpListener;
 
     use tokio::io::AsyncWriteExt;
@@ -286,6 +300,23 @@ mod tests {
             assert_eq!(poll_fn(|cx| stream.poll_read_buf(cx, &mut buffer)).await.unwrap(), 0, "the end");
             assert_eq!(buffer, b"abcdef");
             writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_end_is_noticed_behind_unread_input() {
+        use std::io::Write;
+
+        let (event_loop, stream, mut client) = pair();
+        client.write_all(b"a").unwrap();
+        event_loop.block_on(async {
+            poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
+            assert!(!stream.has_ended().await);
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            // The event loop polls its sockets only now and then, if a task is always ready.
+            while !stream.has_ended().await {
+                tokio::task::yield_now().await;
+            }
         });
     }
 

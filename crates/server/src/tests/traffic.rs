@@ -16,6 +16,50 @@ fn start(change: impl FnOnce(&mut Settings)) -> (TestServer, Client, Client) {
     (server, all, shop)
 }
 
+/// The client has pipelined commands without replies, which are refused one after the other.
+#[test]
+fn a_client_that_leaves_in_a_pause_returns_its_permit() {
+    let (server, mut all, _shop) = start(|_| {});
+    all.exchange("tenant set shop requests=1\r\n", "OK\r\n");
+    // Of both: what is left fits into the connection's buffer, or stays in the socket.
+    for commands in [300, 2_000] {
+        let mut leaves = server.connect_to(server.addresses[1]);
+        leaves.0.write_all(&b"set k 0 0 1 noreply\r\nx\r\n".repeat(commands)).unwrap();
+        let sent = Instant::now();
+        let refused = count(&mut all, "shop:refused_requests");
+        while count(&mut all, "shop:refused_requests") == refused {
+            assert!(sent.elapsed() < Duration::from_secs(60));
+        }
+        assert_eq!(count(&mut all, "shop:connections"), 2);
+        drop(leaves);
+        let left = Instant::now();
+        while count(&mut all, "shop:connections") > 1 {
+            assert!(left.elapsed() < Duration::from_secs(60), "{commands}: the connection is still open");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A client that has sent all of its commands may end its stream, and read the replies then.
+#[test]
+fn a_client_that_ends_its_stream_in_a_pause_gets_all_replies() {
+    let (server, mut all, _shop) = start(|_| {});
+    all.exchange("tenant set shop requests=1\r\n", "OK\r\n");
+    for binary in [false, true] {
+        let mut client = server.connect_to(server.addresses[1]);
+        let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
+        client.0.write_all(&if binary { noop } else { b"mn\r\n".to_vec() }.repeat(100)).unwrap();
+        client.0.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut replies = Vec::new();
+        client.0.read_to_end(&mut replies).unwrap();
+        let count = match binary {
+            true => replies.split(|byte| *byte == 0x81).count() - 1,
+            false => replies.split(|byte| *byte == b'\n').count() - 1,
+        };
+        assert_eq!(count, 100, "{}", replies.escape_ascii());
+    }
+}
+
 fn count(client: &mut Client, name: &str) -> u64 {
     client.stat("stats tenants", name).parse().unwrap()
 }
