@@ -7,8 +7,9 @@
 //! read a reply finds its command counted.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::coop;
@@ -21,7 +22,9 @@ use crate::net::stream::Stream;
 use crate::receive_budget::ReceiveBudget;
 use crate::server::Server;
 use crate::store::namespace::Namespace;
+use crate::store::update::UNREAD_TIME_MIN;
 use crate::traffic::connection_permit::TenantPermit;
+use crate::traffic::unread_replies::UnreadReplies;
 use crate::traffic::Traffic;
 
 /// The part of a connection that its commands use.
@@ -64,11 +67,42 @@ impl Session {
         if !self.try_flush()? {
             self.entry.set_state(ConnectionState::Write);
             let left = self.output.unwritten();
-            self.output.flush(&mut self.stream).await?;
+            match self.output.referred_bytes() {
+                0 => self.output.flush(&mut self.stream).await?,
+                // Boxed: all idle connections would hold room for it.
+                bytes => Box::pin(self.flush_values(bytes)).await?,
+            }
             self.note_written(left);
             self.entry.set_state(ConnectionState::Run);
         }
         Ok(())
+    }
+
+    /// Writes replies that refer to `bytes` bytes of values, and that the socket has not accepted
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// The connection failed; or its client does not read, and gives way to stores of long values
+    /// (see [`unread_replies`](crate::traffic::unread_replies)).
+    async fn flush_values(&mut self, bytes: u64) -> io::Result<()> {
+        let Self { output, stream, server, permit, .. } = self;
+        let Some(permit) = permit else { return output.flush(stream).await };
+        let unread = UnreadReplies::new(permit.traffic(), bytes);
+        let begun = Instant::now();
+        let mut flush = pin!(output.flush(stream));
+        loop {
+            tokio::select! {
+                flushed = &mut flush => return flushed,
+                () = server.store.piece_shortage() => {}
+            }
+            if begun.elapsed() >= UNREAD_TIME_MIN
+                && unread.of_tenant() > server.store.unread_bytes_max()
+                && server.store.is_short_of_pieces()
+            {
+                return Err(io::Error::other("the client does not read, and other clients need the memory"));
+            }
+        }
     }
 
     /// Returns an error if the service has ended. The values may then be in the file of

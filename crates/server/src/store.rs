@@ -35,6 +35,7 @@ use std::sync::Arc;
 use lowwater::cache::{Computed, Current, Op, Visit};
 use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::protocol::expiry::Expiry;
 use crate::settings::limits::Limits;
@@ -71,6 +72,8 @@ pub struct Store {
     hasher: KeyHasher,
     tenants: Arc<Tenants>,
     pool: Arc<PiecePool>,
+    /// Notified when a store has no room because there are too many outstanding pieces.
+    piece_shortage: Notify,
     removal_stats: Arc<RemovalStats>,
     /// The serial number that was assigned last.
     serial: AtomicU64,
@@ -139,6 +142,7 @@ impl Store {
             hasher,
             tenants,
             pool,
+            piece_shortage: Notify::new(),
             removal_stats,
             serial,
             flushed,

@@ -10,6 +10,7 @@
 
 pub mod connection_permit;
 mod rate;
+pub mod unread_replies;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,6 +45,8 @@ pub struct Traffic {
     /// The budget of the values that the tenant's connections receive; created for the first of
     /// them, as most tenants have none.
     receive_budget: OnceLock<Arc<ReceiveBudget>>,
+    /// See [`unread_replies`].
+    unread_bytes: AtomicU64,
 }
 
 /// The counts of a tenant's traffic: its open connections now, and refusals since the tenant
@@ -93,6 +96,7 @@ impl Default for Traffic {
             denied_commands: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
             receive_budget: OnceLock::new(),
+            unread_bytes: AtomicU64::new(0),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! stays in memory even if the cache evicts it meanwhile, so the connection writes its output
 //! whenever [`Output::is_full`]: at most [`OUTPUT_BYTES_MAX`] and one value are referenced. Such
 //! evicted values are outside the budget; if they become too many, no long value is stored until
-//! clients read their replies or disconnect (see [`store::update`](crate::store::update)).
+//! clients read their replies or disconnect (see [`store::update`](crate::store::update)), or are
+//! disconnected (see [`unread_replies`](crate::traffic::unread_replies)).
 //!
 //! A change must ensure that no byte is lost or repeated when a write is partial, and that the
 //! referenced values stay bounded.
@@ -229,6 +230,11 @@ impl Output {
     /// Returns the number of bytes that are not written yet.
     pub fn unwritten(&self) -> usize {
         self.length - self.written
+    }
+
+    /// Returns the bytes of the values to which the output refers.
+    pub fn referred_bytes(&self) -> u64 {
+        self.values.iter().map(|(_, value)| value.len() as u64).sum()
     }
 
     /// Writes once, by `write`. Returns whether everything is written.

@@ -27,6 +27,18 @@ pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// The most tries of a store: with [`ROOM_PAUSE`], half a second at least.
 pub const ROOM_TRIES_MAX: u32 = 500;
 
+/// After each of this many tries, a store without room for its pieces tells it to connections whose
+/// clients do not read.
+const SHORTAGE_TRIES: u32 = ROOM_TRIES_MAX / 10;
+
+/// A client that has not read its replies for less than this time is not disconnected for a store
+/// that waits: the replies may only be on their way.
+pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_TRIES_MAX as u64 / 2);
+
+/// The part of the budget to which the unread replies of a tenant's clients may refer while a store
+/// waits for pieces: half of what `PIECES_PERCENT_MAX` leaves beyond the budget.
+const UNREAD_PERCENT_MAX: u64 = (PIECES_PERCENT_MAX - 100) / 2;
+
 /// Maximum of the memory in pieces (`value/piece_pool.rs`), in per cent of the budget; above it, no
 /// long value is stored. Pieces beyond the budget belong to values that the cache has evicted: most
 /// are held by the output of clients that do not read, some wait for a grace period.
@@ -87,15 +99,21 @@ impl Store {
         mut charge: ReceiveCharge,
         mut edit: impl FnMut(Option<Existing<'_>>) -> (Edit, R),
     ) -> Result<R, OutOfMemory> {
-        for _ in 0..ROOM_TRIES_MAX {
+        for tries in 0..ROOM_TRIES_MAX {
             charge.uncharge();
-            match self.try_update(key, expiry, &mut edit) {
+            let refused = match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }) if self.evict => {
+                Err(refused) => refused,
+            };
+            if tries % SHORTAGE_TRIES == 0 && self.is_short_of_pieces() {
+                self.piece_shortage.notify_waiters();
+            }
+            match refused {
+                RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. } if self.evict => {
                     charge.recharge();
                     timers::sleep(ROOM_PAUSE).await;
                 }
-                Err(_) => return Err(OutOfMemory),
+                _ => return Err(OutOfMemory),
             }
         }
         Err(OutOfMemory)
@@ -189,11 +207,31 @@ impl Store {
 
     /// Returns whether `value` is short, or the outstanding pieces are few enough for a long one.
     fn fits_pieces(&self, value: &Value) -> bool {
-        let are_few = || self.pool.outstanding_bytes() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
-        value.len() <= SHORT_BYTES_MAX || are_few() || {
+        value.len() <= SHORT_BYTES_MAX || !self.is_short_of_pieces()
+    }
+
+    /// Returns whether there are so many outstanding pieces that no long value is stored.
+    pub fn is_short_of_pieces(&self) -> bool {
+        let are_many = || self.pool.outstanding_bytes() > self.part_of_budget(PIECES_PERCENT_MAX);
+        are_many() && {
             // Some pieces may only wait for a grace period.
             self.cache.collect();
-            are_few()
+            are_many()
         }
+    }
+
+    /// Resolves when a store has no room because there are too many outstanding pieces.
+    pub async fn piece_shortage(&self) {
+        self.piece_shortage.notified().await;
+    }
+
+    /// Returns the most bytes to which the unread replies of a tenant's clients may refer while
+    /// there are too many outstanding pieces.
+    pub fn unread_bytes_max(&self) -> u64 {
+        self.part_of_budget(UNREAD_PERCENT_MAX)
+    }
+
+    fn part_of_budget(&self, percent: u64) -> u64 {
+        self.budget().get().saturating_mul(percent) / 100
     }
 }

@@ -98,13 +98,18 @@ fn each_value_of_an_input_waits_for_room() {
     assert!((0..10).any(|_| second_waits()));
 }
 
-#[test]
-fn unfinished_values_of_a_tenant_leave_room_for_another() {
-    let server = TestServer::start(|settings| {
+/// Starts a server that has a second listener for the tenant `evil`, and a third for `good`.
+fn start_with_two_tenants() -> TestServer {
+    TestServer::start(|settings| {
         for tag in ["tag_evil_", "tag_good_"] {
             settings.listen.push(ListenAddress::parse(&format!("{tag}:127.0.0.1"), 0, b':').unwrap());
         }
-    });
+    })
+}
+
+#[test]
+fn unfinished_values_of_a_tenant_leave_room_for_another() {
+    let server = start_with_two_tenants();
     let (evil, good) = (server.addresses[1], server.addresses[2]);
     let send = |length: usize| {
         let mut client = server.connect_to(evil);
@@ -126,6 +131,34 @@ fn unfinished_values_of_a_tenant_leave_room_for_another() {
     // A value of the tenant that holds the others has no room.
     let more = format!("set k 0 0 20000\r\n{}\r\n", "x".repeat(20_000));
     server.connect_to(evil).exchange(&more, "SERVER_ERROR out of memory storing object\r\n");
+}
+
+/// Stores values through one connection of a tenant, and requests each through a connection of its
+/// own that does not read: the values stay in memory after their eviction.
+#[test]
+fn unread_replies_of_a_tenant_leave_room_for_another() {
+    let server = start_with_two_tenants();
+    let (evil, good) = (server.addresses[1], server.addresses[2]);
+    let (mut writer, value) = (server.connect_to(evil), "x".repeat(1_000_000));
+    let mut unread = Vec::new();
+    for n in 0..16 {
+        writer.0.write_all(format!("set v{n} 0 0 1000000\r\n{value}\r\n").as_bytes()).unwrap();
+        if writer.line() != "STORED\r\n" {
+            break;
+        }
+        let mut reader = server.connect_to(evil);
+        // More than the buffers of both sockets have room for.
+        reader.0.write_all(format!("get v{n}\r\n").repeat(20).as_bytes()).unwrap();
+        assert_eq!(reader.line(), format!("VALUE v{n} 0 1000000\r\n"));
+        unread.push(reader);
+    }
+    let mut good = server.connect_to(good);
+    for length in [17_000, 100_000, 1_000_000] {
+        good.exchange(&format!("set k 0 0 {length}\r\n{}\r\n", &value[..length]), "STORED\r\n");
+    }
+    // Connections are closed only until the stores have room.
+    let left = server.connect().stat("stats tenants", "evil:connections").parse::<usize>().unwrap();
+    assert!((2..=unread.len()).contains(&left), "{left} connections of {} are left", unread.len() + 1);
 }
 
 /// Stores a value; repeats a store that was refused after all the time that the server waits for
