@@ -3,7 +3,8 @@
 //! Such values stay in memory after their eviction, and while there are too many of them, no long
 //! value is stored (`store/update.rs`). One tenant's clients must not prevent the stores of all
 //! others for as long as they like. So while a store waits for that reason, connections that cannot
-//! write their replies are closed, if those of their tenant refer to more than a part of the budget.
+//! write their replies are closed, if those of their tenant refer to more than a part of the
+//! budget.
 //!
 //! A change must ensure that a reply which the client's socket accepts at once is not counted: it
 //! would cost each `get` an access to a shared word.
