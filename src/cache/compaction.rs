@@ -65,9 +65,11 @@ where
     /// Requests a compaction, if the cache is sparse.
     pub(super) fn request_compaction(&self) {
         if self.index.slab().is_sparse() {
-            // Relaxed: the notifier's lock orders the store before the housekeeper's load.
-            self.compaction.is_requested.store(true, Ordering::Relaxed);
-            self.notifier.notify();
+            // Relaxed: the notifier's lock orders the store before the housekeeper's load. Not
+            // twice: the housekeeper itself requests, and would never rest.
+            if !self.compaction.is_requested.swap(true, Ordering::Relaxed) {
+                self.notifier.notify();
+            }
         }
     }
 

@@ -71,7 +71,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(crate) fn collect(&self) -> ByteSize {
         let retained = self.index.collect();
         if retained > ByteSize::ZERO {
-            // Relaxed: the housekeeper sets this itself, or is notified afterwards under its lock.
+            // Relaxed: stored by the housekeeper, or before its notification, under its lock.
             self.sweeps.has_retained.store(true, Ordering::Relaxed);
         }
         retained
@@ -242,6 +242,10 @@ where
         }
         while waits && sweep.lock().finishing > 0 {
             std::thread::yield_now();
+        }
+        // Relaxed: as in `collect`.
+        if self.sweeps.has_retained.load(Ordering::Relaxed) {
+            self.notifier.notify();
         }
     }
 }
