@@ -92,8 +92,8 @@ where
         let runtime = &self.inner.runtime;
         runtime.charge(group, bytes).map_err(|over| {
             let (group, max) = (over.memcg.try_path().unwrap_or_default(), over.memcg.max());
-            // Pressure may have lowered the budget for a while.
-            let is_for_now = || over.memcg == *runtime.root() && bytes <= runtime.asked_budget();
+            // Pressure may have lowered the root's `max` below the budget, for a while.
+            let is_for_now = || over.memcg == *runtime.root() && bytes <= runtime.budget_without_pressure();
             match bytes > max && !is_for_now() {
                 true => RejectReason::TooLarge { bytes, group, max },
                 false => RejectReason::NoRoom { bytes, group },

@@ -186,6 +186,11 @@ impl Runtime {
         }
     }
 
+    /// Returns the budget with the effect of a control group's limit, and without that of pressure.
+    pub(crate) fn budget_without_pressure(&self) -> ByteSize {
+        self.pressure().map_or_else(|| self.root().max(), Monitor::budget)
+    }
+
     /// Returns the configured budget, without the effect of a control group's limit or of pressure.
     pub(crate) fn asked_budget(&self) -> ByteSize {
         self.pressure().map_or_else(|| self.root().max(), Monitor::asked_budget)
