@@ -86,8 +86,9 @@ impl Balance {
     /// that refused a charge, in whole steps.
     pub(crate) fn raise_to_limit(&self, weight: ByteSize, over: &OverLimit) {
         // Another thread may have freed more than is needed since the charge was refused.
-        let room = (over.memcg.max() - over.memcg.usage()).min(weight - self.charged());
-        let steps = ByteSize::new(room.get() / STEP * STEP);
+        let missing = (weight - self.charged()).get().div_ceil(STEP).saturating_mul(STEP);
+        let room = over.memcg.max() - over.memcg.usage();
+        let steps = ByteSize::new(room.get().min(missing) / STEP * STEP);
         if steps > ByteSize::ZERO && self.group.try_charge(steps).is_ok() {
             *self.lock() += steps;
         }
