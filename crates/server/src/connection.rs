@@ -267,21 +267,33 @@ impl Connection {
                 outcome = self.note_read(read)?;
             }
             // Input that came before the pause is served before the next read.
-            let mut has_ended = false;
             while !self.session.pause.is_zero() {
-                match has_ended {
-                    false => has_ended = self.pause().await,
-                    true => {
-                        self.session.pause = Duration::ZERO;
-                        self.yield_turn().await;
-                    }
+                if self.pause().await {
+                    // Boxed: rare.
+                    return Box::pin(self.serve_rest()).await;
                 }
                 if self.serve_input().await?.is_break() {
                     return Ok(self.close_reason());
                 }
             }
-            if has_ended {
+        }
+    }
+
+    /// Serves, without pauses, what is left of the input of a client that has ended its stream.
+    #[cold]
+    async fn serve_rest(&mut self) -> io::Result<CloseReason> {
+        loop {
+            self.session.pause = Duration::ZERO;
+            if self.serve_input().await?.is_break() {
                 return Ok(self.close_reason());
+            }
+            self.yield_turn().await;
+            // Otherwise a refused command has left input behind it.
+            if self.session.pause.is_zero() {
+                let read = self.read().await;
+                if matches!(self.note_read(read)?, ReadOutcome::WouldBlock | ReadOutcome::Closed) {
+                    return Ok(self.close_reason());
+                }
             }
         }
     }
@@ -304,8 +316,8 @@ impl Connection {
     /// Waits until the limits of the tenant admit a command again, or the server shuts down.
     /// Returns whether the client has ended its stream. A client that has left would otherwise use
     /// its permits until all of its commands are refused, as commands without replies write
-    /// nothing that could fail. A client that only ends its stream gets the replies to the commands
-    /// in the input: they are run, or refused, without further pauses.
+    /// nothing that could fail. A client that only ends its stream gets all replies: the commands
+    /// are run, or refused, without further pauses.
     #[cold]
     async fn pause(&mut self) -> bool {
         let pause = std::mem::take(&mut self.session.pause);

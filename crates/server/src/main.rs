@@ -91,7 +91,7 @@
 //!   value can be evicted while the output buffer of a client that does not read still holds it.
 //! * While the pieces of all values, evicted ones included, take more than one and a half times the
 //!   budget, no value of more than 16 KiB is stored. A store that waits for that reason closes
-//!   connections that could not write their replies for a quarter of a second, if the unread
+//!   connections whose replies have taken more than a quarter of a second, if the unread
 //!   replies of their tenant refer to more than a quarter of the budget.
 //! * With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
 //!   and `high` have no effect. With several stores at the same time, a tenant may exceed its `max`

@@ -6,9 +6,11 @@
 //! A change must ensure that counts are published before the replies are written: a client that has
 //! read a reply finds its command counted.
 
+use std::future::{poll_fn, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -88,11 +90,18 @@ impl Session {
     async fn flush_values(&mut self, bytes: u64) -> io::Result<()> {
         let Self { output, stream, server, permit, .. } = self;
         let Some(permit) = permit else { return output.flush(stream).await };
+        let mut flush = pin!(output.flush(stream));
+        // With TLS, most replies are accepted only here.
+        let first = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx))).await;
+        if let Poll::Ready(flushed) = first {
+            return flushed;
+        }
         let unread = UnreadReplies::new(permit.traffic(), bytes);
         let begun = Instant::now();
-        let mut flush = pin!(output.flush(stream));
         loop {
             tokio::select! {
+                // In this order: a reply that is accepted now does not close the connection.
+                biased;
                 flushed = &mut flush => return flushed,
                 () = server.store.piece_shortage() => {}
             }

@@ -182,7 +182,7 @@ async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Ve
                 keep_alive(&listener);
                 listeners.push(listener);
             }
-            Err(why) if matches!(why.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported) => {
+            Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {
                 missing = Some(why);
             }
             Err(why) => return Err(why),
@@ -203,6 +203,14 @@ fn keep_alive(listener: &TcpListener) {
 
 #[cfg(not(unix))]
 fn keep_alive(_: &TcpListener) {}
+
+/// Returns whether this system does not have the address family: mostly IPv6.
+fn is_of_unknown_family(why: &io::Error) -> bool {
+    #[cfg(unix)]
+    return why.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+    #[cfg(not(unix))]
+    return why.kind() == io::ErrorKind::Unsupported;
+}
 
 /// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
 /// replaced, but not one on which a server still listens.
@@ -234,17 +242,18 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let address = |text: &str| text.parse::<SocketAddr>().unwrap();
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let any = address("127.0.0.1:0");
             // 192.0.2.1 is for documentation: no machine has it.
-            let there = bind_each([free, address("192.0.2.1:0"), free].into_iter()).await.unwrap();
+            let there = bind_each([any, address("192.0.2.1:0"), any].into_iter()).await.unwrap();
             assert_eq!(there.len(), 1);
-            let client = std::net::TcpStream::connect(free).unwrap();
+            let bound = there[0].local_addr().unwrap();
+            let client = std::net::TcpStream::connect(bound).unwrap();
             let (accepted, _) = there[0].accept().await.unwrap();
             assert!(rustix::net::sockopt::socket_keepalive(&accepted).unwrap());
             drop(client);
             let missing = bind_each([address("192.0.2.1:0")].into_iter()).await.unwrap_err();
             assert_eq!(missing.kind(), io::ErrorKind::AddrNotAvailable);
-            let taken = bind_each([address("127.0.0.1:0"), free].into_iter()).await.unwrap_err();
+            let taken = bind_each([any, bound].into_iter()).await.unwrap_err();
             assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         });
     }

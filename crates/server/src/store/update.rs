@@ -31,7 +31,7 @@ pub const ROOM_TRIES_MAX: u32 = 500;
 /// clients do not read.
 const SHORTAGE_TRIES: u32 = ROOM_TRIES_MAX / 10;
 
-/// A client that has not read its replies for less than this time is not disconnected for a store
+/// A client that has taken less than this time to read its replies is not disconnected for a store
 /// that waits: the replies may only be on their way.
 pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_TRIES_MAX as u64 / 2);
 
