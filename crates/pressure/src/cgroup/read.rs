@@ -142,6 +142,20 @@ impl Cgroup {
         self.place.version()
     }
 
+    /// Returns whether a file is shown by the mount that shows the group itself. Other mounts may
+    /// show groups above it.
+    pub(crate) fn is_in_own_mount(&self, file: &Path) -> bool {
+        file.starts_with(path(self.place.top()))
+    }
+
+    /// Ignores the error of a file that another mount shows: this process may not read all mounts.
+    fn ignored(&self, file: &Path, error: CgroupError) -> Result<Option<String>, CgroupError> {
+        match self.is_in_own_mount(file) {
+            true => Err(error),
+            false => Ok(None),
+        }
+    }
+
     /// Returns the directory of the group.
     pub fn directory(&self) -> &Path {
         path(self.place.directory())
@@ -179,7 +193,7 @@ impl Cgroup {
             let mut least = Limit { bytes: ByteSize::MAX, file: None };
             for name in names {
                 let file = path(directory).join(name);
-                let Some(text) = optional(&file)? else { continue };
+                let Some(text) = optional(&file).or_else(|error| self.ignored(&file, error))? else { continue };
                 let bytes = parse_limit_of(name, &text).map_err(|error| malformed(&file, error))?;
                 if bytes < least.bytes {
                     least = Limit { bytes, file: Some(file) };

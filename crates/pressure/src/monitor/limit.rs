@@ -226,7 +226,9 @@ impl WatchedCgroup {
         let mut limits = self.cgroup.limits()?;
         let has = |limits: &[Limit], was: &Limit| limits.iter().any(|limit| limit.directory() == was.directory());
         let missing: Vec<_> = self.limits.iter().filter(|was| !has(&limits, was)).cloned().collect();
-        missing.iter().try_for_each(Limit::group_must_be_there)?;
+        // Another mount that shows groups above may be unmounted.
+        let is_own = |was: &&Limit| was.directory().is_some_and(|at| self.cgroup.is_in_own_mount(at));
+        missing.iter().filter(is_own).try_for_each(Limit::group_must_be_there)?;
         let doubted: Vec<_> = missing.into_iter().filter(|was| !has(&self.doubted, was)).collect();
         limits.extend_from_slice(&doubted);
         (self.limits, self.doubted) = (limits, doubted);

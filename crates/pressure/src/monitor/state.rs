@@ -39,6 +39,9 @@ const TRIM_SOON_NS: u64 = 100_000_000;
 /// Longer than the default interval of trims (1 s, `trim.rs`), so that no usual wait stops them.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
+/// For this time after a successful reading of the cgroup, failed ones hold level and ceiling.
+const HOLD_MAX_NS: u64 = 300_000_000_000;
+
 /// The state of a monitor; see the module.
 #[derive(Debug)]
 pub(super) struct MonitorState {
@@ -62,6 +65,8 @@ pub(super) struct MonitorState {
     resident: Option<ResidentLimit>,
     /// The cgroup was too close to its limit at the last reading, so a trim comes earlier.
     is_cgroup_near: bool,
+    /// The time of the last reading of the cgroup that succeeded.
+    cgroup_read_ns: u64,
     /// The resident memory was critical at the last reading: the same.
     is_resident_critical: bool,
     stats: MonitorCounts,
@@ -149,6 +154,7 @@ impl MonitorState {
             watched,
             resident: resident.as_ref().map(|resident| ResidentLimit::new(resident.max)),
             is_cgroup_near: false,
+            cgroup_read_ns: 0,
             is_resident_critical: false,
             stats: MonitorCounts { cgroup, resident, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
@@ -185,6 +191,7 @@ impl MonitorState {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
             Ok(seen) => {
+                self.cgroup_read_ns = now_ns;
                 (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
                 let resident_max = self.stats.resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
@@ -202,8 +209,9 @@ impl MonitorState {
                 watched.failed(now_ns);
                 self.watched = Some(watched);
                 self.is_cgroup_near = false;
-                // A removed group stays unreadable, and no memory of this process is in it.
-                if !error.is_missing() {
+                // A removed group stays unreadable, and no memory of this process is in it. Another
+                // cause may last for ever: then time restores the ceiling.
+                if !error.is_missing() && now_ns.saturating_sub(self.cgroup_read_ns) < HOLD_MAX_NS {
                     self.target.hold(now_ns);
                 }
             }

@@ -93,7 +93,7 @@ pub struct CgroupStats {
     /// Readings that found the usage too close to the limit.
     pub events: u64,
     /// The reason why the last reading failed; `None` if it succeeded. After a failure the last
-    /// limit stays in effect, the level and the ceiling are held unless the group was removed, and
-    /// the group is read again after a second.
+    /// limit stays in effect, the level and the ceiling are held for five minutes unless the group
+    /// was removed, and the group is read again after a second.
     pub error: Option<String>,
 }
