@@ -137,8 +137,9 @@ impl<'a> Work<'a> {
         self
     }
 
-    /// Also stops when the visits of shrinkers have taken `time` by the registry's clock, if it has
-    /// one. Costs less than [`until`](Self::until), as each visit is timed anyway.
+    /// Also stops after the visit of a shrinker with which the visits have taken `time` by the
+    /// registry's clock, if it has one. Costs less than [`until`](Self::until), as each visit is
+    /// timed anyway.
     pub const fn within(mut self, time: core::time::Duration) -> Self {
         // Saturating: 584 years are no bound.
         let seconds = time.as_secs().saturating_mul(1_000_000_000);

@@ -229,6 +229,7 @@ fn threads_lose_no_entry_while_a_large_index_grows() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore)] // Too many inserts.
 fn an_index_that_only_grows_counts_freed_segments_no_longer() {
     let index = ExtendibleIndex::<Entry>::new();
     let hash = |key: u64| key.wrapping_mul(lowwater_base::hash::GOLDEN_RATIO);
