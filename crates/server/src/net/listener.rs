@@ -48,7 +48,7 @@ impl Listener {
     pub async fn open(listen: &ListenAddress, delimiter: u8) -> Result<Vec<Self>, String> {
         let namespace =
             listen.tenant.as_deref().map_or_else(Namespace::default, |tenant| Namespace::of_tenant(tenant, delimiter));
-        let sockets = match &listen.endpoint {
+        let sockets: Vec<_> = match &listen.endpoint {
             Endpoint::Tcp(address) => {
                 let refused = |why| {
                     format!(
