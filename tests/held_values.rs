@@ -1,5 +1,4 @@
-//! Bytes that readers hold: charges that are released on drop, and values that stay charged until
-//! their last clone is dropped.
+//! Values that readers hold stay charged until their last clone is dropped.
 //!
 //! A value that a reader keeps is memory as well: these tests check that it is counted exactly
 //! once, as charged or as retired, until its last clone is dropped (`src/runtime/charged.rs`).
@@ -313,46 +312,6 @@ fn held_values_stay_charged_after_their_groups_end() {
 }
 
 #[test]
-fn a_charge_of_another_runtimes_group_is_refused() {
-    let (ours, theirs) = (runtime(), runtime());
-    let stranger = theirs.group("a").unwrap();
-    let refused = ours.charge_guard(&stranger, ByteSize::new(1)).unwrap_err();
-    assert_eq!(refused, ChargeError::ForeignGroup { group: "/a".into() });
-    assert!(refused.to_string().contains("not of this runtime"));
-    let mut charge = theirs.charge_guard(&stranger, ByteSize::kib(1)).unwrap();
-    assert!(matches!(charge.grow(&ours, ByteSize::new(1)), Err(ChargeError::ForeignGroup { .. })));
-    assert!(matches!(charge.resize(&ours, ByteSize::mib(1)), Err(ChargeError::ForeignGroup { .. })));
-    assert_eq!((charge.bytes(), charge.group()), (ByteSize::kib(1), &stranger));
-    // A reduction needs nothing of the runtime.
-    charge.resize(&ours, ByteSize::ZERO).unwrap();
-    drop(charge);
-    assert_eq!(usage(&theirs, &stranger), ByteSize::ZERO);
-}
-
-#[test]
-fn extreme_charges_neither_wrap_nor_panic() {
-    let unbounded = Runtime::builder().unlimited().build().unwrap();
-    for runtime in [runtime(), unbounded] {
-        let root = runtime.root();
-        let mut charge = runtime.charge_guard(root, ByteSize::ZERO).unwrap();
-        assert!(charge.split(ByteSize::new(1)).is_none());
-        charge.grow(&runtime, ByteSize::kib(8)).unwrap();
-        for more in [ByteSize::MAX, ByteSize::MAX.saturating_sub(ByteSize::kib(4))] {
-            assert!(matches!(charge.grow(&runtime, more), Err(ChargeError::OverLimit(over)) if over.requested == more));
-        }
-        assert_eq!(charge.bytes(), ByteSize::kib(8));
-        let part = charge.split(ByteSize::kib(8)).unwrap();
-        assert_eq!((charge.bytes(), charge.shrink(ByteSize::MAX)), (ByteSize::ZERO, ByteSize::ZERO));
-        drop(charge);
-        assert_eq!(usage(&runtime, root), ByteSize::kib(8));
-        let mut part = part;
-        assert_eq!(part.shrink(ByteSize::MAX), ByteSize::kib(8));
-        drop(part);
-        assert_eq!(usage(&runtime, root), ByteSize::ZERO);
-    }
-}
-
-#[test]
 fn any_weigher_leaves_exact_bytes_of_held_values() {
     for bytes in [0, 1, 255, (1 << 18) + 1, 5_000_001] {
         let runtime = runtime();
@@ -472,45 +431,6 @@ fn loads_that_charge_their_values_evict_only_what_they_need() {
     }
 }
 
-/// A value with a charge that the cache does not know.
-struct Paid {
-    bytes: Vec<u8>,
-    _charge: Charge,
-}
-
-#[test]
-fn charges_inside_of_values_come_back_before_a_charge_is_refused() {
-    let runtime = runtime();
-    let cache = Cache::<u64, Arc<Paid>>::builder(&runtime).weigher(|_, _| 64_u64).build().unwrap();
-    let paid = |bytes| Paid { bytes: vec![7], _charge: runtime.charge_guard(runtime.root(), bytes).unwrap() };
-    // So few that no bag of retired entries is full.
-    for key in 0..10 {
-        cache.insert(key, Arc::new(paid(BLOB_SIZE))).unwrap();
-        assert_eq!(cache.remove(&key).unwrap().bytes, [7]);
-    }
-    assert!(usage(&runtime, runtime.root()) > ByteSize::ZERO, "the removed entries are in memory");
-    // Readers of other tests may hold the entries back.
-    until("there is room", || runtime.charge_guard(runtime.root(), BUDGET).is_ok());
-}
-
-#[test]
-fn an_insert_of_a_tenant_holds_back_no_value_that_it_evicts() {
-    let runtime = runtime();
-    let [a, b] = ["a", "b"].map(|name| runtime.group(name).unwrap());
-    let weigher = |_: &u64, paid: &Arc<Paid>| paid.bytes.capacity();
-    let cache = Cache::<u64, Arc<Paid>>::builder(&runtime).weigher(weigher).build().unwrap();
-    let paid = |len, bytes| Arc::new(Paid { bytes: vec![7; len], _charge: runtime.charge_guard(&a, bytes).unwrap() });
-    until("the charges of evicted values make room", || {
-        for key in 0..10 {
-            cache.entry(key).group(&a).insert(paid(1, BUDGET / 16)).unwrap();
-        }
-        let inserted = cache.entry(99).group(&b).insert(paid(8 << 20, ByteSize::ZERO)).is_ok();
-        cache.clear();
-        cache.collect();
-        inserted
-    });
-}
-
 /// A value that calls a closure when it is dropped.
 struct Calls(Option<Box<dyn FnOnce() + Send + Sync>>);
 
@@ -602,9 +522,7 @@ fn a_value_that_panics_in_its_drop_is_uncharged() {
 }
 
 #[test]
-fn charges_are_sent_and_shared() {
+fn held_values_are_sent_and_shared() {
     fn is_send_and_sync<T: Send + Sync>() {}
-    is_send_and_sync::<Charge>();
     is_send_and_sync::<Blob>();
-    is_send_and_sync::<ChargeError>();
 }
