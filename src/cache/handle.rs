@@ -120,8 +120,8 @@ where
     /// memory to the system. Returns the bytes that readers still hold back. O(retired entries).
     ///
     /// Threads that remove entries do the same work in small steps, and so does the reclaimer after
-    /// evictions; call this to have it done at once. What readers hold back is dropped soon
-    /// after they have left. If the remaining entries are sparse, the runtime's
+    /// evictions; call this to have it done at once. Entries that readers hold back are dropped
+    /// soon after the readers have left. If the remaining entries are sparse, the runtime's
     /// housekeeper then compacts them.
     pub fn collect(&self) -> ByteSize {
         let stays = self.inner.core.collect();

@@ -279,7 +279,7 @@ impl Decoder {
         let end = find_byte(b'\n', &input[self.searched..]).map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());
         let has_long_word = || {
-            // What was searched before has no such word but at its end.
+            // Earlier calls have searched up to `searched`: only a word that goes on there is new.
             let from = (LINE_BYTES_MAX - WORD_BYTES_MAX).max(self.searched.saturating_sub(WORD_BYTES_MAX));
             input[from..length].split(|byte| *byte == b' ').any(|word| word.len() > WORD_BYTES_MAX)
         };
