@@ -96,7 +96,7 @@ impl Housekeeper {
         let mut state = self.shared.state.lock();
         state.last_id += 1;
         let id = MaintenanceId(state.last_id);
-        state.caches.push((id, maintenance));
+        state.caches.insert(id, maintenance);
         id
     }
 
@@ -105,7 +105,7 @@ impl Housekeeper {
     /// last handle.
     pub(crate) fn remove(&self, id: MaintenanceId) {
         let mut state = self.shared.state.lock();
-        let removed = state.caches.iter().position(|(other, _)| *other == id).map(|at| state.caches.remove(at));
+        let removed = state.caches.remove(&id);
         while state.is_in_use(id) && !CallbackScope::is_inside() {
             self.shared.callback_done.wait(&mut state);
         }

@@ -83,7 +83,7 @@ impl ManualClock {
         caches
             .addresses()
             .into_iter()
-            .filter_map(|address| caches.visit_address(address))
+            .filter_map(|address| caches.visit(address))
             .for_each(|cache| cache.catch_up(waits));
     }
 

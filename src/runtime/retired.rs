@@ -93,8 +93,7 @@ pub(crate) struct Retired {
     /// The time, in microseconds since `started`, from which refused charges sweep again.
     search_at: AtomicU64,
     started: Instant,
-    /// The index in `caches`, modulo their number, at which the next sweep starts. Locked by the
-    /// thread that sweeps.
+    /// The address in `caches` from which the next sweep starts. Locked by the thread that sweeps.
     next: Mutex<usize>,
 }
 
@@ -178,22 +177,27 @@ impl Retired {
         let visits = self.caches.len().min(VISITS_MAX);
         // All caches start a grace period before the first one drops anything: one heavy fence then
         // serves all of them.
-        let waiting = (0..visits)
-            .filter(|at| self.caches.visit_at(*next + at).is_some_and(|cache| cache.start_grace_period(known)))
-            .count();
+        let (mut waiting, mut at) = (0, *next);
+        for _ in 0..visits {
+            let Some(address) = self.caches.address_from(at) else { break };
+            let has_retired = self.caches.visit(address).is_some_and(|cache| cache.start_grace_period(known));
+            waiting += usize::from(has_retired);
+            at = address + 1;
+        }
         let mut dropped = 0;
         if waiting == 0 {
-            *next = next.wrapping_add(visits);
+            *next = at;
         }
         for _ in 0..visits {
             let left = DROPS_MAX - dropped;
             if waiting == 0 || left == 0 {
                 break;
             }
-            let of_one = self.caches.visit_at(*next).map_or(0, |cache| cache.drop_some(left, known));
+            let Some(address) = self.caches.address_from(*next) else { break };
+            let of_one = self.caches.visit(address).map_or(0, |cache| cache.drop_some(left, known));
             dropped += of_one;
             // A cache that may have more to drop is the first one of the next sweep.
-            *next = if of_one < left { next.wrapping_add(1) } else { *next };
+            *next = if of_one < left { address + 1 } else { address };
         }
         let (bytes, low) = (self.bytes().get(), self.low().get());
         let step = if dropped == DROPS_MAX || bytes <= low { 0 } else { low / STEP_PARTS };

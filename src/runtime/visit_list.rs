@@ -9,6 +9,7 @@
 //! A change must ensure that no user code runs under the lock, and that the end of a visit drops
 //! the cache before it notifies the thread that waits.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
@@ -25,7 +26,8 @@ pub(super) struct VisitList<T: ?Sized> {
 
 /// The state under the lock of a [`VisitList`].
 struct VisitListState<T: ?Sized> {
-    caches: Vec<Weak<T>>,
+    /// By address.
+    caches: BTreeMap<usize, Weak<T>>,
     /// The addresses of the caches that threads visit, each as often as threads visit it. A visit
     /// owns its cache, so no other cache has the address meanwhile.
     visited: Vec<usize>,
@@ -43,24 +45,23 @@ pub(super) struct Visit<'a, T: ?Sized> {
 
 impl<T: ?Sized> Default for VisitList<T> {
     fn default() -> Self {
-        let state = VisitListState { caches: Vec::new(), visited: Vec::new() };
+        let state = VisitListState { caches: BTreeMap::new(), visited: Vec::new() };
         Self { state: Mutex::new(state), visit_done: Condvar::new() }
     }
 }
 
 impl<T: ?Sized> VisitList<T> {
-    /// Adds a cache, until [`remove`](Self::remove).
+    /// Adds a cache, until [`remove`](Self::remove). O(log caches).
     pub(super) fn add(&self, cache: Weak<T>) {
-        self.state.lock().caches.push(cache);
+        self.state.lock().caches.insert(cache.as_ptr().cast::<()>().addr(), cache);
     }
 
     /// Removes the cache at this address. Waits until no thread visits the cache, unless the caller
-    /// is inside a callback: then the last thread that visits the cache may drop it. O(caches).
+    /// is inside a callback: then the last thread that visits the cache may drop it. O(log caches).
     pub(super) fn remove<C>(&self, cache: *const C) {
         let address = cache.addr();
         let mut state = self.state.lock();
-        let Some(at) = state.caches.iter().position(|other| address_of(other) == address) else { return };
-        let _removed = state.caches.remove(at);
+        let Some(_removed) = state.caches.remove(&address) else { return };
         while state.visited.contains(&address) && !CallbackScope::is_inside() {
             self.visit_done.wait(&mut state);
         }
@@ -71,33 +72,26 @@ impl<T: ?Sized> VisitList<T> {
         self.state.lock().caches.len()
     }
 
-    /// Returns the addresses of all caches, oldest first.
+    /// Returns the addresses of all caches.
     pub(super) fn addresses(&self) -> Vec<usize> {
-        self.state.lock().caches.iter().map(address_of).collect()
+        self.state.lock().caches.keys().copied().collect()
     }
 
-    /// Begins a visit of the cache at index `at`, modulo the number of caches; `None` if there is
-    /// no cache.
-    pub(super) fn visit_at(&self, at: usize) -> Option<Visit<'_, T>> {
-        self.visit(|caches| at.checked_rem(caches.len()))
+    /// Returns the address of the first cache at or above `address`; of the first of all if there
+    /// is none above. `None` if there is no cache. O(log caches).
+    pub(super) fn address_from(&self, address: usize) -> Option<usize> {
+        let caches = &self.state.lock().caches;
+        caches.range(address..).chain(caches.first_key_value()).next().map(|(address, _)| *address)
     }
 
-    /// Begins a visit of the cache at this address; `None` if the cache was removed. O(caches).
-    pub(super) fn visit_address(&self, address: usize) -> Option<Visit<'_, T>> {
-        self.visit(|caches| caches.iter().position(|cache| address_of(cache) == address))
-    }
-
-    fn visit(&self, find: impl FnOnce(&[Weak<T>]) -> Option<usize>) -> Option<Visit<'_, T>> {
+    /// Begins a visit of the cache at this address; `None` if the cache was removed, or its last
+    /// handle is being dropped. O(log caches).
+    pub(super) fn visit(&self, address: usize) -> Option<Visit<'_, T>> {
         let mut state = self.state.lock();
-        let cache = state.caches.get(find(&state.caches)?)?;
-        let (address, cache) = (address_of(cache), cache.upgrade()?);
+        let cache = state.caches.get(&address)?.upgrade()?;
         state.visited.push(address);
         Some(Visit { list: self, address, cache: Some(cache), _scope: CallbackScope::enter() })
     }
-}
-
-fn address_of<T: ?Sized>(cache: &Weak<T>) -> usize {
-    cache.as_ptr().cast::<()>().addr()
 }
 
 impl<T: ?Sized> Deref for Visit<'_, T> {

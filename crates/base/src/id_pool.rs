@@ -43,6 +43,8 @@ const WORD_BITS: usize = u64::BITS as usize;
 pub struct IdPool {
     /// The words of each level, from level 0 up; empty before the first id is taken.
     levels: Vec<Vec<u64>>,
+    /// The number of ids in use.
+    used: u32,
     /// The exclusive upper bound of the ids.
     end: u32,
 }
@@ -50,7 +52,7 @@ pub struct IdPool {
 impl IdPool {
     /// Creates a pool of the ids below `end`, none of them in use.
     pub fn new(end: u32) -> Self {
-        Self { levels: Vec::new(), end }
+        Self { levels: Vec::new(), used: 0, end }
     }
 
     /// Takes the lowest free id. O(log highest id), and may allocate. Returns [`NoId`] if all ids
@@ -87,6 +89,7 @@ impl IdPool {
             }
             at /= WORD_BITS;
         }
+        self.used += 1;
         Ok(id)
     }
 
@@ -94,6 +97,7 @@ impl IdPool {
     /// O(log highest id).
     pub fn put(&mut self, id: u32) {
         debug_assert!(self.is_used(id), "id {id} is released, but is not in use");
+        self.used -= 1;
         let mut at = id as usize;
         for level in &mut self.levels {
             let word = &mut level[at / WORD_BITS];
@@ -107,9 +111,9 @@ impl IdPool {
         }
     }
 
-    /// Frees all memory if no id is in use. O(highest id / 64).
+    /// Frees all memory if no id is in use. O(1), besides freeing.
     pub fn shrink_if_empty(&mut self) {
-        if self.levels.first().is_some_and(|words| words.iter().all(|word| *word == 0)) {
+        if self.used == 0 {
             self.levels = Vec::new();
         }
     }
@@ -154,6 +158,8 @@ impl IdPool {
     /// If an invariant does not hold.
     pub fn assert_valid(&self) {
         assert!(self.levels.last().is_none_or(|top| top.len() == 1), "the top level is one word");
+        let used: u32 = self.levels.first().into_iter().flatten().map(|word| word.count_ones()).sum();
+        assert_eq!(used, self.used, "the number of ids in use");
         for pair in self.levels.windows(2) {
             for bit in 0..pair[1].len() * WORD_BITS {
                 let marked = pair[1][bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0;

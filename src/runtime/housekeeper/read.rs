@@ -21,7 +21,7 @@ impl Housekeeper {
 
     /// Returns the caches that have not ended, oldest first.
     pub(crate) fn living(&self) -> Vec<MaintenanceId> {
-        self.shared.state.lock().caches.iter().map(|(id, _)| *id).collect()
+        self.shared.state.lock().caches.keys().copied().collect()
     }
 
     /// Calls `f`, which must not run user code, for each cache for which `is_wanted` returns true,
@@ -36,15 +36,12 @@ impl Housekeeper {
         let mut after = MaintenanceId(0);
         loop {
             let mut state = self.shared.state.lock();
-            let at = state.caches.partition_point(|(id, _)| *id <= after);
-            let Some((id, maintenance)) = state.caches.get(at) else { return };
-            let (id, maintenance) = (*id, Arc::clone(maintenance));
+            let Some((id, maintenance)) = state.next_cache(after) else { return };
             after = id;
             if !is_wanted(id) {
-                // Not the last handle, as the list has one and the lock is held.
-                drop(maintenance);
                 continue;
             }
+            let maintenance = Arc::clone(maintenance);
             state.being_read.push(id);
             drop(state);
             let panicked = caught(|| f(id, &*maintenance)).is_none();

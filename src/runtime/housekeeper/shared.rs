@@ -5,7 +5,8 @@
 //!
 //! A change must ensure that the lock is never held while user code runs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -49,8 +50,7 @@ pub(super) struct HousekeeperState {
     pub(super) has_standby: bool,
     /// The standby sleeps until the next visit begins.
     pub(super) standby_sleeps: bool,
-    /// In the order of their ids.
-    pub(super) caches: Vec<(MaintenanceId, Arc<dyn Maintenance>)>,
+    pub(super) caches: BTreeMap<MaintenanceId, Arc<dyn Maintenance>>,
     /// The id that was assigned last.
     pub(super) last_id: u64,
     /// The caches that threads visit; more than one only where user code has blocked a thread.
@@ -78,6 +78,12 @@ pub(super) struct DroppedGroup {
 }
 
 impl HousekeeperState {
+    /// Returns the cache with the least id above this one. O(log caches).
+    pub(super) fn next_cache(&self, after: MaintenanceId) -> Option<(MaintenanceId, &Arc<dyn Maintenance>)> {
+        let above = (Bound::Excluded(after), Bound::Unbounded);
+        self.caches.range(above).next().map(|(id, maintenance)| (*id, maintenance))
+    }
+
     /// Returns whether a thread visits a cache, or reads its figures.
     pub(super) fn is_in_use(&self, id: MaintenanceId) -> bool {
         #[cfg(feature = "metrics")]
@@ -124,6 +130,6 @@ impl HousekeeperShared {
 impl OfflineHook for HousekeeperShared {
     fn offline(&self, dying: &Memcg, _parent: &Memcg) {
         // With the lock: `forget_group` neither waits nor runs user code.
-        self.state.lock().caches.iter().for_each(|(_, maintenance)| maintenance.forget_group(dying));
+        self.state.lock().caches.values().for_each(|maintenance| maintenance.forget_group(dying));
     }
 }

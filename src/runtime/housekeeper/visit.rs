@@ -55,8 +55,7 @@ impl HousekeeperShared {
         let (mut after, mut left_out) = (MaintenanceId(0), Vec::new());
         loop {
             let mut state = self.state.lock();
-            let Some((id, maintenance)) = state.caches.iter().find(|(id, _)| *id > after) else { return Ok(left_out) };
-            let (id, maintenance) = (*id, maintenance);
+            let Some((id, maintenance)) = state.next_cache(after) else { return Ok(left_out) };
             after = id;
             if state.in_callback.contains(&id) {
                 left_out.push(id);
