@@ -26,7 +26,7 @@ use super::expiry::lifetime::Expiry;
 use super::expiry::sweep::SweepSchedule;
 use super::expiry::times::Times;
 use super::handle::Cache;
-use super::inner::{CacheInner, Weigher};
+use super::inner::{CacheInner, Leftover, Weigher};
 use super::limits::CacheLimits;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
@@ -476,6 +476,7 @@ where
             held_values: choices.held_values,
             clone_fn: |record| (record.key.clone(), record.value.clone()),
             notifier: choices.runtime.housekeeper().notifier(),
+            left: None,
             #[cfg(feature = "metrics")]
             shrinker: prepared.id(),
         });
@@ -490,6 +491,7 @@ where
         let inner = CacheInner {
             registration: Some(registration),
             core,
+            leftover: Leftover::none(),
             maintenance,
             group,
             owns_group,

@@ -77,6 +77,9 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) held_values: Option<fn() -> HeldValues<V>>,
     /// Notifies the housekeeper.
     pub(super) notifier: Notifier,
+    /// The bytes of the records, if the cache has ended and left its records to the housekeeper:
+    /// these are uncharged, and counted as retired.
+    pub(super) left: Option<ByteSize>,
     /// The cache's id as a shrinker, by which its metrics are labelled.
     #[cfg(feature = "metrics")]
     pub(super) shrinker: lowwater_shrinker::ShrinkerId,
@@ -571,6 +574,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// index.
     fn drop(&mut self) {
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
+        if let Some(bytes) = self.left {
+            // From here on the slab counts each record that it retires.
+            self.notifier.retired().count().add(-(bytes.get() as i64));
+            return;
+        }
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {

@@ -30,11 +30,17 @@ use crate::Runtime;
 /// ```
 pub type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
+/// The number of entries up to which the drop of a cache drops the entries itself: some hundreds of
+/// microseconds.
+const DROPPED_AT_ONCE: usize = 4_096;
+
 /// The state that the clones of a handle share; see the module.
 pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// No callback uses the core after the registration has ended. `None` only inside `drop`.
     pub(super) registration: Option<Registration>,
     pub(super) core: Arc<Core<K, V, S>>,
+    // After the core, so that it is dropped after it.
+    pub(super) leftover: Leftover<K, V, S>,
     /// The core's id in the housekeeper.
     pub(super) maintenance: MaintenanceId,
     /// The cache's own group, to which entries are charged unless an insert names another one.
@@ -58,6 +64,48 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
     }
 }
 
+/// The core of a cache that has ended with many entries in it; the housekeeper drops it.
+pub(super) struct Leftover<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    core: Option<Arc<Core<K, V, S>>>,
+    /// Hands the core to the housekeeper. A pointer, as the drop has no bound on `S`.
+    hand_over: fn(Arc<Core<K, V, S>>),
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync + 'static> Leftover<K, V, S> {
+    pub(super) fn none() -> Self {
+        Self { core: None, hand_over: |core| core.notifier.clone().drop_later(Box::new(core)) }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Leftover<K, V, S> {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.take() {
+            (self.hand_over)(core);
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
+    /// Leaves the entries to the housekeeper, if there are many, and uncharges them; drops the
+    /// functions that the cache has captured. Does nothing if another thread may still use the
+    /// core, or if the entries are not all charged to the cache's own group: then the thread with
+    /// the last handle uncharges and drops them one by one.
+    fn leave_entries(&mut self) {
+        let Some(core) = Arc::get_mut(&mut self.core) else { return };
+        let (len, bytes) = core.counters.len_and_bytes();
+        let is_simple = !*self.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
+        if len <= DROPPED_AT_ONCE || !is_simple {
+            return;
+        }
+        self.group.uncharge(bytes);
+        self.runtime.retired().count().add(bytes.get() as i64);
+        core.left = Some(bytes);
+        let captured = (core.listener.take(), core.functions.take());
+        self.leftover.core = Some(Arc::clone(&self.core));
+        drop(captured);
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<K, V, S> {
     fn drop(&mut self) {
         // Each call waits until no other thread works on the core, unless this thread is inside a
@@ -68,6 +116,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         if let Some(clock) = self.runtime.clock() {
             clock.remove(Arc::as_ptr(&self.core));
         }
+        self.leave_entries();
         if self.owns_group {
             // Another thread may drop the core later, with the entries in it: they are charged to
             // the parent until then.

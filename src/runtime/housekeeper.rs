@@ -1,5 +1,6 @@
 //! The housekeeper: a background thread that maintains all caches of a runtime. It reaps expired
-//! records, empties dropped groups, and compacts sparse caches. Its hook in the tree tells the
+//! records, empties dropped groups, compacts sparse caches, and drops what caches that have ended
+//! have left. Its hook in the tree tells the
 //! caches about groups that end, on the thread that ends the group.
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
@@ -33,6 +34,7 @@
 
 mod dropped_groups;
 mod lease;
+mod leftovers;
 #[cfg(feature = "metrics")]
 mod read;
 mod shared;
@@ -42,6 +44,7 @@ mod visit;
 use std::sync::Arc;
 use std::thread;
 
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::{Memcg, OfflineHook};
 use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
@@ -62,6 +65,7 @@ pub(crate) struct Housekeeper {
 }
 
 /// A cache's handle on its housekeeper, and on the state that the caches of a runtime share.
+#[derive(Clone)]
 pub(crate) struct Notifier(Arc<HousekeeperShared>);
 
 impl Housekeeper {
@@ -169,10 +173,13 @@ impl Drop for Housekeeper {
         self.shared.notify_locked(state);
         // The caller may be one of these threads, or inside a callback for which one of them waits:
         // then the threads end by themselves.
-        if CallbackScope::is_inside() {
-            return;
+        let panicked = match CallbackScope::is_inside() {
+            true => 0,
+            false => threads.into_iter().filter_map(|thread| thread.join().err()).count(),
+        };
+        while let Some(leftover) = self.shared.next_leftover() {
+            let _panicked = caught(|| drop(leftover));
         }
-        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
         if panicked > 0 && !thread::panicking() {
             panic!("the housekeeper thread panicked outside of any cache's code: this is a bug in lowwater");
         }
@@ -190,6 +197,14 @@ impl Notifier {
     /// Notifies the housekeeper of something to do: an earlier deadline, for example.
     pub(crate) fn notify(&self) {
         self.0.notify();
+    }
+
+    /// Hands over what a cache has left, to be dropped by the housekeeper. The caller's runtime must
+    /// exist: its drop is the last that drops leftovers.
+    pub(crate) fn drop_later(&self, leftover: Box<dyn Send>) {
+        let mut state = self.0.state.lock();
+        state.leftovers.push_back(leftover);
+        self.0.notify_locked(state);
     }
 
     /// Returns the keys that the runtime's caches have evicted.

@@ -1,0 +1,26 @@
+//! Dropping what caches that have ended have left.
+//!
+//! A change must ensure that no lock of the housekeeper is held while a leftover is dropped: the
+//! drop runs user code, that of all keys and values in it.
+
+use lowwater_base::unwind::caught;
+
+use super::lease::{Lease, LeaseLost};
+use super::shared::HousekeeperShared;
+
+impl HousekeeperShared {
+    /// Takes the leftover that has waited longest.
+    pub(super) fn next_leftover(&self) -> Option<Box<dyn Send>> {
+        self.state.lock().leftovers.pop_front()
+    }
+
+    /// Drops all leftovers.
+    pub(super) fn drop_leftovers(&self, lease: Lease) -> Result<(), LeaseLost> {
+        while let Some(leftover) = self.next_leftover() {
+            self.before_callback(&mut self.state.lock());
+            let _panicked = caught(|| drop(leftover));
+            self.after_callback(&mut self.state.lock(), lease)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! The drop of a cache: a large one is uncharged at once, and its entries are dropped later.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lowwater::{ByteSize, Cache, CallbackScope, Charged, Memcg, Runtime};
+
+/// Above the number of entries that a drop drops itself.
+const MANY: u64 = 10_000;
+
+/// Counts its drops.
+#[derive(Clone)]
+struct Counted(#[allow(dead_code)] Arc<Counts>);
+
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn value(dropped: &Arc<AtomicUsize>) -> Counted {
+    Counted(Arc::new(Counts(Arc::clone(dropped))))
+}
+
+fn runtime(budget: ByteSize) -> Runtime {
+    Runtime::builder().budget(budget).build().unwrap()
+}
+
+fn fill(cache: &Cache<u64, Counted>, entries: u64, dropped: &Arc<AtomicUsize>) {
+    (0..entries).for_each(|key| drop(cache.insert(key, value(dropped)).unwrap()));
+}
+
+fn usage(runtime: &Runtime) -> ByteSize {
+    runtime.tree().drain_stock();
+    runtime.root().usage()
+}
+
+fn wait_until(mut is_done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_done() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_large_cache_is_uncharged_at_once_and_drops_its_values_later() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let captured = Arc::new(());
+    let in_listener = Arc::clone(&captured);
+    let cache = Cache::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .eviction_listener(move |_, _, _| assert_eq!(*in_listener, ()))
+        .build()
+        .unwrap();
+    fill(&cache, MANY, &dropped);
+    assert!(usage(&runtime) > ByteSize::ZERO);
+    drop(cache);
+    assert_eq!(usage(&runtime), ByteSize::ZERO);
+    assert_eq!(Arc::strong_count(&captured), 1, "the listener is dropped");
+    wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
+    wait_until(|| runtime.stats().retired == ByteSize::ZERO);
+}
+
+#[test]
+fn the_end_of_the_runtime_drops_what_is_left() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..8 {
+        let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        fill(&cache, MANY, &dropped);
+    }
+    drop(runtime);
+    assert_eq!(dropped.load(Ordering::Relaxed), 8 * MANY as usize);
+}
+
+#[test]
+fn a_small_cache_drops_its_values_itself() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    fill(&cache, 1_000, &dropped);
+    drop(cache);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1_000);
+}
+
+/// Drops a full cache of this group in a full budget, and fills another one at once.
+fn assert_room_after_drop(group: impl Fn(&Runtime) -> Memcg) {
+    let (runtime, dropped) = (runtime(ByteSize::mib(2)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..5 {
+        let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).group(&group(&runtime)).build().unwrap();
+        fill(&cache, 5 * MANY, &dropped);
+    }
+    let before = usage(&runtime);
+    assert_eq!(before, ByteSize::ZERO);
+}
+
+#[test]
+fn another_cache_finds_room_after_the_drop() {
+    assert_room_after_drop(|runtime| runtime.root().clone());
+    assert_room_after_drop(|runtime| runtime.group("a/b").unwrap());
+}
+
+#[test]
+fn caches_with_tenants_held_values_and_limits_are_uncharged() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let tenant = runtime.group("tenant").unwrap();
+    let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    for key in MANY..2 * MANY {
+        cache.entry(key).group(&tenant).insert(value(&dropped)).unwrap();
+    }
+    drop(cache);
+    assert_eq!((usage(&runtime), tenant.usage()), (ByteSize::ZERO, ByteSize::ZERO));
+
+    let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).max(ByteSize::mib(16)).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    drop(cache);
+    assert_eq!(usage(&runtime), ByteSize::ZERO);
+    wait_until(|| dropped.load(Ordering::Relaxed) == 3 * MANY as usize);
+
+    let held = Cache::<u64, Charged<u64>>::builder(&runtime)
+        .weigher(|_, _| Charged::<u64>::BYTES)
+        .charge_held_values()
+        .build()
+        .unwrap();
+    for key in 0..MANY {
+        let charge = runtime.charge_guard(runtime.root(), Charged::<u64>::BYTES).unwrap();
+        held.insert(key, Charged::new(key, charge)).unwrap();
+    }
+    let value = held.get(&7).unwrap();
+    drop(held);
+    assert_eq!(usage(&runtime), Charged::<u64>::BYTES, "the value that is held");
+    drop(value);
+    assert_eq!(usage(&runtime), ByteSize::ZERO);
+}
+
+#[test]
+fn a_dead_group_and_a_callback_leave_no_charge() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let group = runtime.group("ends").unwrap();
+    let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).group(&group).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    group.offline().unwrap();
+    drop(cache);
+    assert_eq!(usage(&runtime), ByteSize::ZERO);
+
+    let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    let scope = CallbackScope::enter();
+    drop(cache);
+    drop(scope);
+    wait_until(|| usage(&runtime) == ByteSize::ZERO);
+    wait_until(|| dropped.load(Ordering::Relaxed) == 2 * MANY as usize);
+}
+
+#[test]
+fn a_panic_of_a_value_ends_no_thread() {
+    struct Bomb(u64);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(self.0 != 5, "a bomb");
+        }
+    }
+    let runtime = runtime(ByteSize::mib(64));
+    let cache = Cache::<u64, Arc<Bomb>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    (0..MANY).for_each(|key| drop(cache.insert(key, Arc::new(Bomb(key))).unwrap()));
+    drop(cache);
+    let (dropped, again) = (Arc::new(AtomicUsize::new(0)), Cache::builder(&runtime));
+    let cache = again.weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    drop(cache);
+    wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
+}
