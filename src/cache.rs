@@ -78,6 +78,7 @@
 
 mod builder;
 mod charge;
+mod clear;
 mod compaction;
 mod core;
 mod entry;

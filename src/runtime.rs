@@ -44,6 +44,7 @@ mod ghosts;
 mod groups;
 mod handle;
 mod housekeeper;
+mod key_order;
 mod maintenance;
 mod manual_clock;
 mod mean_cost;

@@ -11,15 +11,16 @@
 mod times;
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Weak};
 
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
+use once_cell::race::OnceBox;
 
-use super::compaction::state::Compaction;
-use super::core::{Core, Listener, ValueFunctions};
+use super::clear::Clear;
+use super::core::{Core, Listener, TypedFunctions, ValueFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::lifetime::Expiry;
@@ -36,7 +37,7 @@ use super::record::Record;
 use super::removal::RemovalCause;
 use super::shared::SharedInner;
 use super::stats::Counters;
-use crate::runtime::HeldValues;
+use crate::runtime::{HeldValues, MaintenanceId};
 use crate::{Charged, Runtime};
 
 /// The state of a builder that has no weigher yet, and so no `build`.
@@ -455,38 +456,40 @@ where
         let expiry = choices.times.expiry.map(|function| Expiry { function, default: ttl });
         let ttl = if expiry.is_some() { Ttl::Computed } else { ttl };
         let miss_cost = choices.miss_cost;
-        let functions =
-            (miss_cost.is_some() || expiry.is_some()).then(|| Box::new(ValueFunctions { miss_cost, expiry }));
+        let functions = ValueFunctions { listener: choices.listener, miss_cost, expiry };
+        let functions = functions.is_any().then(|| Box::new(functions));
         let core = Arc::new(Core {
             index: ExtendibleIndex::with_retired(retired.count()),
             is_lru,
             queues,
-            listener: choices.listener,
             counters: Counters::default(),
             hasher,
-            acts_on_use: is_lru || ttl == Ttl::Computed,
+            clear: Clear::new(is_lru || ttl == Ttl::Computed),
+            clear_state: OnceBox::new(),
             functions,
             clock: Clock::start(choices.runtime.clock(), refresh).with_both(both, size_of::<Record<K, V>>()),
             inflight: InflightLoads::default(),
-            most: AtomicUsize::new(0),
+            most: AtomicU32::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU32::new(0),
             sweeps: SweepSchedule::default(),
-            compaction: Compaction::default(),
+            is_compaction_requested: AtomicBool::new(false),
+            compaction: OnceBox::new(),
             held_values: choices.held_values,
-            clone_fn: |record| (record.key.clone(), record.value.clone()),
+            typed: TypedFunctions::of_types,
             notifier: choices.runtime.housekeeper().notifier(),
-            left: None,
+            is_left: false,
             #[cfg(feature = "metrics")]
             shrinker: prepared.id(),
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
-        retired.add(retires);
+        let maintenance = MaintenanceId::new();
+        retired.add(maintenance, retires);
         if let Some(clock) = choices.runtime.clock() {
             let follows: Weak<Core<K, V, S>> = Arc::downgrade(&core);
-            clock.add(follows);
+            clock.add(maintenance, follows);
         }
-        let maintenance = choices.runtime.housekeeper().add(Arc::clone(&core) as _);
+        choices.runtime.housekeeper().add(maintenance, Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = CacheInner {
             registration: Some(registration),

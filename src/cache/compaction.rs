@@ -26,6 +26,7 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, NodeId};
 use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::{Cursor, InsertError};
+use parking_lot::Mutex;
 
 use super::core::Core;
 use super::expiry::deadline::{Deadline, Expires};
@@ -67,9 +68,18 @@ where
         if self.index.slab().is_sparse() {
             // Relaxed: the notifier's lock orders the store before the housekeeper's load. Not
             // twice: the housekeeper itself requests, and would never rest.
-            if !self.compaction.is_requested.swap(true, Ordering::Relaxed) {
+            if !self.is_compaction_requested.swap(true, Ordering::Relaxed) {
                 self.notifier.notify();
             }
+        }
+    }
+
+    /// Returns the state; none before the first request. Allocates it after that.
+    fn compaction_state(&self) -> Option<&Mutex<CompactionState>> {
+        // Relaxed: as in `request_compaction`.
+        match self.is_compaction_requested.load(Ordering::Relaxed) {
+            false => self.compaction.get(),
+            true => Some(self.compaction.get_or_init(Box::default)),
         }
     }
 
@@ -77,7 +87,7 @@ where
     /// 1,200. Returns when to run next.
     pub(super) fn compact(&self) -> NextRun {
         let slab = self.index.slab();
-        let Some(state) = self.compaction.state() else { return NextRun::WhenNotified };
+        let Some(state) = self.compaction_state() else { return NextRun::WhenNotified };
         let mut state = state.lock();
         if state.pass.is_none() {
             match self.begin_compaction(&mut state.len) {
@@ -122,7 +132,7 @@ where
     fn begin_compaction(&self, len: &mut usize) -> Result<CompactionPass, NextRun> {
         let slab = self.index.slab();
         // Relaxed: as in `request_compaction`.
-        if !self.compaction.is_requested.load(Ordering::Relaxed) {
+        if !self.is_compaction_requested.load(Ordering::Relaxed) {
             return Err(NextRun::WhenNotified);
         }
         let now = self.counters.len();
@@ -134,7 +144,7 @@ where
             return Err(NextRun::In(QUIET));
         }
         // Relaxed: as in `request_compaction`. A removal from here on requests another compaction.
-        self.compaction.is_requested.store(false, Ordering::Relaxed);
+        self.is_compaction_requested.store(false, Ordering::Relaxed);
         match slab.begin_compaction() {
             0 => Err(NextRun::WhenNotified),
             _ => Ok(CompactionPass { at: Cursor::new(), compacted: Compacted::default(), footprint: slab.footprint() }),
@@ -180,7 +190,7 @@ where
         if record.charge() > COPIED_MAX {
             return Err(KeptInPlace::Skipped);
         }
-        let copied = caught(|| (self.hash(&record.key), (self.clone_fn)(record)));
+        let copied = caught(|| (self.hash(&record.key), ((self.typed)().clone)(record)));
         let Some((hash, (key, value))) = copied else { return Err(KeptInPlace::Skipped) };
         // Queue, uses and deadline may still change: `replace` copies them under the segment's
         // lock.
@@ -190,6 +200,7 @@ where
         let put = self.index.replace(new, hash, guard, record, |new, _| {
             expires = self.expires(record);
             self.set_expires(&new, expires);
+            new.set_odd(record.is_odd());
             if record.is_reloading() {
                 new.set_reloading();
             }

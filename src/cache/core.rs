@@ -8,7 +8,8 @@
 //! hashing and comparison runs under a lock.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::Arc;
 use std::time::Duration;
 
 use equivalent::Equivalent;
@@ -18,8 +19,11 @@ use lowwater_rcu::{pin, Guard};
 use lowwater_shrinker::CallbackScope;
 use lowwater_store::index::Cursor;
 use lowwater_store::{ExtendibleIndex, Slot};
+use once_cell::race::OnceBox;
+use parking_lot::Mutex;
 
-use super::compaction::state::{CloneFn, Compaction};
+use super::clear::{Clear, ClearState};
+use super::compaction::state::CompactionState;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::deadline::{Deadline, Expires};
 use super::expiry::freshness::Freshness;
@@ -39,9 +43,35 @@ pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>
 
 /// Functions of the user for single values, apart from the core, so that an empty cache is small.
 pub(super) struct ValueFunctions<K, V> {
+    pub(super) listener: Option<Listener<K, V>>,
     pub(super) miss_cost: Option<MissCost<K, V>>,
     /// For the times of single records.
     pub(super) expiry: Option<Expiry<K, V>>,
+}
+
+impl<K, V> ValueFunctions<K, V> {
+    pub(super) fn is_any(&self) -> bool {
+        self.listener.is_some() || self.miss_cost.is_some() || self.expiry.is_some()
+    }
+}
+
+/// Functions that need more of the types than the core does, of which only the builder knows.
+pub(super) struct TypedFunctions<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    /// Clones the key and the value of a record.
+    pub(super) clone: fn(&Record<K, V>) -> (K, V),
+    /// Hands the core of a cache that has ended to the housekeeper.
+    pub(super) hand_over: fn(Arc<Core<K, V, S>>),
+}
+
+impl<K: Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static, S: Send + Sync + 'static>
+    TypedFunctions<K, V, S>
+{
+    pub(super) fn of_types() -> Self {
+        Self {
+            clone: |record| (record.key.clone(), record.value.clone()),
+            hand_over: |core| core.notifier.clone().drop_later(Box::new(core)),
+        }
+    }
 }
 
 /// The shared state of a cache that the reclaimer and the housekeeper work on, too.
@@ -50,36 +80,39 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // of its handle does not free it.
     pub(super) index: ExtendibleIndex<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
-    pub(super) listener: Option<Listener<K, V>>,
     /// The user's functions that most caches do not have.
     pub(super) functions: Option<Box<ValueFunctions<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
     pub(super) inflight: InflightLoads<K, V>,
-    /// Whether a use of any record does more than mark it: in LRU order, or with `expiry`.
-    pub(super) acts_on_use: bool,
+    pub(super) clear: Clear,
+    /// Allocated by the first clear in the background, so that an empty cache is small.
+    pub(super) clear_state: OnceBox<ClearState>,
     /// Whether a use moves a record on its list. A copy of a field of the queues, so that most
     /// lookups read only one cache line beside the index.
     pub(super) is_lru: bool,
     /// The largest number of records that a call of `trim` has seen since the last trim.
-    pub(super) most: AtomicUsize,
+    pub(super) most: AtomicU32,
     /// Whether the last batch evicted no record and put some back: then the next batch is taken
     /// from the other queue.
     pub(super) is_stuck: AtomicBool,
     /// Records evicted in the background since the slab was last collected.
     pub(super) freed_since: AtomicU32,
     pub(super) sweeps: SweepSchedule,
-    pub(super) compaction: Compaction,
-    pub(super) clone_fn: CloneFn<K, V>,
+    /// The cache was found to be sparse. False when a pass begins, or finds nothing to do.
+    pub(super) is_compaction_requested: AtomicBool,
+    /// None before the housekeeper meets the first request, so that an empty cache is small.
+    pub(super) compaction: OnceBox<Mutex<CompactionState>>,
+    pub(super) typed: fn() -> TypedFunctions<K, V, S>,
     /// The functions by which a removed record leaves its charge to its value while readers hold
     /// clones of the value. None: the charge ends with the removal.
     pub(super) held_values: Option<fn() -> HeldValues<V>>,
     /// Notifies the housekeeper.
     pub(super) notifier: Notifier,
-    /// The bytes of the records, if the cache has ended and left its records to the housekeeper:
-    /// these are uncharged, and counted as retired.
-    pub(super) left: Option<ByteSize>,
+    /// Whether the cache has ended and left its records to the housekeeper: their bytes are
+    /// uncharged, and counted as retired.
+    pub(super) is_left: bool,
     /// The cache's id as a shrinker, by which its metrics are labelled.
     #[cfg(feature = "metrics")]
     pub(super) shrinker: lowwater_shrinker::ShrinkerId,
@@ -161,7 +194,7 @@ where
         Q: Equivalent<K> + ?Sized,
     {
         match record {
-            Some(record) if record.deadline().is_never() => Found::Live(record),
+            Some(record) if record.deadline().is_never() && !self.is_cleared(record) => Found::Live(record),
             Some(record) => self.find_expiring(record, hash, key, guard),
             None => Found::Nothing,
         }
@@ -181,7 +214,7 @@ where
         Q: Equivalent<K> + ?Sized,
     {
         loop {
-            match self.clock.freshness(record.deadline()) {
+            match self.freshness(record) {
                 Freshness::Fresh | Freshness::Due => return Found::Live(record),
                 Freshness::Stale => return Found::Nothing,
                 Freshness::Gone => {}
@@ -206,7 +239,7 @@ where
         record: &Record<K, V>,
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let is_it = |there: &_| std::ptr::eq(there, record) && self.is_gone(there);
-        self.unlink(hash, guard, is_it, |_| RemovalCause::Expired)
+        self.unlink(hash, guard, is_it, |there| self.cause_of_expired(there))
     }
 
     /// Removes the record for which `is` returns true from the index and from its list. A record
@@ -220,7 +253,7 @@ where
     ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         self.index.remove(hash, guard, is, &hasher, |record| {
-            record.set_cause(cause(record));
+            self.set_removed(record, cause(record));
             self.remove_from_list(record)
         })
     }
@@ -263,7 +296,7 @@ where
         let mut cursors = std::iter::once(at.clone()).chain(IndexCursors::of(&self.index, guard));
         while record.is_indexed() && wanted(record) {
             let gone = |record: &'g Record<K, V>| {
-                record.set_cause(cause);
+                self.set_removed(record, cause);
                 self.remove_from_list(record)
             };
             if let Some(taken) = self.index.remove_shown(&cursors.next()?, guard, is_it, gone) {
@@ -281,22 +314,31 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.queues.note_len(len, bytes, self.notifier.ghosts());
     }
 
+    /// Returns whether the record has expired or was cleared.
     #[inline]
     pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {
-        self.clock.has_expired(record.deadline())
+        self.clock.has_expired(record.deadline()) || self.is_cleared(record)
     }
 
-    /// Returns whether the record has expired and is not kept as a stale one.
+    /// Returns whether the record has expired and is not kept as a stale one, or was cleared.
     pub(super) fn is_gone(&self, record: &Record<K, V>) -> bool {
-        self.clock.is_gone(record.deadline())
+        self.clock.is_gone(record.deadline()) || self.is_cleared(record)
+    }
+
+    /// Returns how fresh the record is.
+    pub(super) fn freshness(&self, record: &Record<K, V>) -> Freshness {
+        match self.is_cleared(record) {
+            true => Freshness::Gone,
+            false => self.clock.freshness(record.deadline()),
+        }
     }
 
     /// Returns whether a use of this record only marks it: it has no deadline to check, extend or
-    /// compute, and no position to change in an LRU order.
+    /// compute, no position to change in an LRU order, and the cache is not being cleared.
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        // One test for both.
-        (record.deadline().raw() ^ Deadline::NEVER.raw()) | u32::from(self.acts_on_use) == 0
+        // One test for all.
+        (record.deadline().raw() ^ Deadline::NEVER.raw()) | self.clear.checks_uses() == 0
     }
 
     /// Counts a use of a record of this hash. In LRU order the use moves the record on its list; an
@@ -307,7 +349,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         record.mark_used();
-        if record.deadline().is_idle() || self.acts_on_use {
+        if record.deadline().is_idle() || self.clear.acts_on_use() {
             self.note_use_slow(record, hash, guard);
         }
     }
@@ -430,7 +472,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         // record.
         while record.is_indexed() {
             if IndexCursors::of(&self.index, guard).any(|at| {
-                self.index.remove_shown(&at, guard, is_it, |there| there.set_cause(RemovalCause::Size)).is_some()
+                let removed = |there: &Record<K, V>| self.set_removed(there, RemovalCause::Size);
+                self.index.remove_shown(&at, guard, is_it, removed).is_some()
             }) {
                 return true;
             }
@@ -514,6 +557,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Finishes the removal of one record; see [`finish_removals`](Self::finish_removals).
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
         self.counters.removed_one(cause_of(&record), record.charge());
+        self.removed_cleared(u64::from(record.was_cleared()));
         self.notify(&record);
     }
 
@@ -523,13 +567,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(super) fn finish_removals(&self, records: &mut [Option<Handle<K, V>>], removals: &Removals) {
         // Counted before the listener is called, which may read the statistics.
         self.counters.removed(removals);
+        self.removed_cleared(removals.cleared);
         Slot::drop_all(records.iter_mut().filter_map(Option::take).inspect(|record| self.notify(record)));
     }
 
     /// Calls the listener for a removed record.
     #[inline]
     fn notify(&self, record: &Record<K, V>) {
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = self.functions.as_ref().and_then(|functions| functions.listener.as_ref()) {
             let _scope = CallbackScope::enter();
             if caught(|| listener(&record.key, &record.value, cause_of(record))).is_none() {
                 self.counters.listener_panicked();
@@ -574,8 +619,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// index.
     fn drop(&mut self) {
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
-        if let Some(bytes) = self.left {
+        if self.is_left {
             // From here on the slab counts each record that it retires.
+            let (_, bytes) = self.counters.len_and_bytes();
             self.notifier.retired().count().add(-(bytes.get() as i64));
             return;
         }

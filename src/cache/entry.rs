@@ -389,7 +389,7 @@ where
                     // there for `Cache::get_or_refresh`.
                     core.inflight.stop(hash);
                     let is_it = |there: &Record<K, V>| self.key == there.key && core.is_expired(there);
-                    let expired = core.unlink(hash, &guard, is_it, |_| RemovalCause::Expired);
+                    let expired = core.unlink(hash, &guard, is_it, |there| core.cause_of_expired(there));
                     let removal = expired.map(|(_, removal)| removal);
                     drop(guard);
                     drop(removal);

@@ -24,7 +24,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             + self.counters.footprint()
             + self.queues.footprint()
             + self.sweeps.footprint()
-            + self.compaction.footprint();
+            + self.clear_state.get().map_or(0, size_of_val)
+            + self.compaction.get().map_or(0, size_of_val);
         let parts = self.index.slab().footprint().saturating_add(self.index.footprint());
         parts.saturating_add(ByteSize::new(own as u64))
     }
@@ -54,7 +55,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             expired,
             removed,
             replaced,
-            entries: self.counters.len() as u64,
+            entries: self.len() as u64,
             bytes,
             footprint: self.footprint(),
         }

@@ -143,7 +143,7 @@ where
 
     /// Returns the number of entries, including expired ones that are not removed yet. O(1).
     pub fn len(&self) -> usize {
-        self.inner.core.counters.len()
+        self.inner.core.len()
     }
 
     /// Returns whether the cache has no entries, not even expired ones.

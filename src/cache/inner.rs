@@ -41,7 +41,7 @@ pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static,
     pub(super) core: Arc<Core<K, V, S>>,
     // After the core, so that it is dropped after it.
     pub(super) leftover: Leftover<K, V, S>,
-    /// The core's id in the housekeeper.
+    /// The cache's id in the housekeeper, among the caches that retire entries, and in the clock.
     pub(super) maintenance: MaintenanceId,
     /// The cache's own group, to which entries are charged unless an insert names another one.
     pub(super) group: Memcg,
@@ -64,23 +64,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
     }
 }
 
-/// The core of a cache that has ended with many entries in it; the housekeeper drops it.
-pub(super) struct Leftover<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    core: Option<Arc<Core<K, V, S>>>,
-    /// Hands the core to the housekeeper. A pointer, as the drop has no bound on `S`.
-    hand_over: fn(Arc<Core<K, V, S>>),
-}
+/// The core of a cache that has ended with many entries in it; none before. Its drop hands the core
+/// to the housekeeper.
+pub(super) struct Leftover<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Option<Arc<Core<K, V, S>>>);
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync + 'static> Leftover<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Leftover<K, V, S> {
     pub(super) fn none() -> Self {
-        Self { core: None, hand_over: |core| core.notifier.clone().drop_later(Box::new(core)) }
+        Self(None)
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Leftover<K, V, S> {
     fn drop(&mut self) {
-        if let Some(core) = self.core.take() {
-            (self.hand_over)(core);
+        if let Some(core) = self.0.take() {
+            ((core.typed)().hand_over)(core);
         }
     }
 }
@@ -99,10 +96,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
         }
         self.group.uncharge(bytes);
         self.runtime.retired().count().add(bytes.get() as i64);
-        core.left = Some(bytes);
-        let captured = (core.listener.take(), core.functions.take());
-        self.leftover.core = Some(Arc::clone(&self.core));
-        drop(captured);
+        core.is_left = true;
+        let functions = core.functions.take();
+        self.leftover.0 = Some(Arc::clone(&self.core));
+        drop(functions);
     }
 }
 
@@ -112,9 +109,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         // callback: then the last thread that works on the core drops it.
         self.runtime.housekeeper().remove(self.maintenance);
         drop(self.registration.take());
-        self.runtime.retired().remove(Arc::as_ptr(&self.core));
+        self.runtime.retired().remove(self.maintenance);
         if let Some(clock) = self.runtime.clock() {
-            clock.remove(Arc::as_ptr(&self.core));
+            clock.remove(self.maintenance);
         }
         self.leave_entries();
         if self.owns_group {
@@ -130,7 +127,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for 
         f.debug_struct("Cache")
             .field("name", &self.registration().name())
             .field("group", &self.group)
-            .field("len", &self.core.counters.len())
+            .field("len", &self.core.len())
             .finish_non_exhaustive()
     }
 }

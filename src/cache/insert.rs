@@ -465,6 +465,7 @@ where
         expect: &Expect<'_, K, V>,
     ) -> Result<Inserted<'c, 'g, K, V, S>, Refused<K, V>> {
         let core: &Core<K, V, S> = &self.inner.core;
+        record.set_odd(core.clear.is_odd(guard));
         let (node, expires) = (record.node(), record.deadline());
         let mut payment = Payment::new(group, if is_paid { bytes } else { ByteSize::ZERO });
         let chosen = || queue.unwrap_or_else(|| core.queues.initial_queue(group, tenant, node));
@@ -531,9 +532,9 @@ where
             if let Some(there) = there {
                 core.stop_reload(there, hash);
                 if core.is_expired(there) {
-                    cause = RemovalCause::Expired;
+                    cause = core.cause_of_expired(there);
                 }
-                there.set_cause(cause);
+                core.set_removed(there, cause);
                 removal = core.remove_from_list(there);
             }
             payment.settle(ByteSize::ZERO, bytes);

@@ -158,19 +158,21 @@ where
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         core.inflight.stop(hash);
-        let mut cause = RemovalCause::Explicit;
+        let mut is_live = true;
         let (record, removal) = core.unlink(
             hash,
             &guard,
             |record| key.equivalent(&record.key),
             |record| {
-                if core.is_expired(record) {
-                    cause = RemovalCause::Expired;
+                is_live = !core.is_expired(record);
+                if is_live {
+                    RemovalCause::Explicit
+                } else {
+                    core.cause_of_expired(record)
                 }
-                cause
             },
         )?;
-        let value = (cause == RemovalCause::Explicit).then(|| record.value.clone());
+        let value = is_live.then(|| record.value.clone());
         drop(guard);
         drop(removal);
         value

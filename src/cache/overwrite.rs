@@ -95,7 +95,7 @@ where
             new.set_uses(uses);
         })?;
         core.stop_reload(&replaced, hash);
-        replaced.set_cause(RemovalCause::Replaced);
+        replaced.set_cause(RemovalCause::Replaced, false);
         payment.settle(before, after);
         Ok(PendingRemoval { core, record: Some(replaced), memcg: None })
     }

@@ -27,7 +27,7 @@ pub(super) struct Record<K, V> {
     pub(super) value: V,
     deadline: AtomicU32,
     charge: ChargeAndUses,
-    /// The queue, the removal cause or the mark of a reload, and two flags.
+    /// The queue, the removal cause or the mark of a reload and the epoch, and two flags.
     state: SlotState,
     links: CompressedLinks,
 }
@@ -64,7 +64,11 @@ const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
 /// In place of a cause, while the record is in the index: a reload of it has begun.
 const RELOADING: u8 = CAUSE_MAX;
-/// A copy has taken the record's place.
+/// The same, and no cause, for a record that was inserted in an odd epoch (`clear.rs`).
+const ODD_RELOADING: u8 = CAUSE_MAX - 1;
+const ODD: u8 = CAUSE_MAX - 2;
+/// In a record without a removal cause: a copy has taken its place. In one with a cause: it was
+/// cleared (`clear.rs`).
 const MOVED: u8 = 1 << 4;
 /// The value outlives the record, for readers or in other entries, and is charged separately.
 const LEFT_CHARGE: u8 = 1 << 5;
@@ -166,27 +170,63 @@ impl<K, V> Record<K, V> {
     }
 
     /// Stores the cause; see [`cause`](Self::cause).
-    pub(super) fn set_cause(&self, cause: RemovalCause) {
-        self.state.update(|bits| Some(Self::with_cause(bits, cause)));
+    pub(super) fn set_cause(&self, cause: RemovalCause, was_cleared: bool) {
+        self.state.update(|bits| Some(Self::with_cause(bits, cause, was_cleared)));
+    }
+
+    /// Returns whether the removed record was cleared.
+    #[inline]
+    pub(super) fn was_cleared(&self) -> bool {
+        self.state.bits() & MOVED != 0 && self.cause().is_some()
     }
 
     /// Returns whether a reload of the record in the index has begun, and perhaps ended without a
     /// new value. Stored under the segment's lock.
     #[inline]
     pub(super) fn is_reloading(&self) -> bool {
-        self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX == RELOADING
+        self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX >= ODD_RELOADING
     }
 
     /// Marks the record in the index; see [`is_reloading`](Self::is_reloading).
     pub(super) fn set_reloading(&self) {
-        self.state.update(|bits| Some(bits & !CAUSE | RELOADING << CAUSE_SHIFT));
+        let mark = if self.is_odd() { ODD_RELOADING } else { RELOADING };
+        self.state.update(|bits| Some(bits & !CAUSE | mark << CAUSE_SHIFT));
+    }
+
+    /// Returns whether the record was inserted in an odd epoch (`clear.rs`); false after its
+    /// removal.
+    #[inline]
+    pub(super) fn is_odd(&self) -> bool {
+        matches!(self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX, ODD | ODD_RELOADING)
+    }
+
+    /// Returns whether the record was inserted in the epoch before the present one, whose parity is
+    /// `is_odd`; of a removed record, whether it was cleared.
+    #[inline]
+    pub(super) fn is_of_last_epoch(&self, is_odd: bool) -> bool {
+        let bits = self.state.bits();
+        match bits >> CAUSE_SHIFT & CAUSE_MAX {
+            0 | RELOADING => is_odd,
+            ODD | ODD_RELOADING => !is_odd,
+            _ => bits & MOVED != 0,
+        }
+    }
+
+    /// Stores the epoch; see [`is_odd`](Self::is_odd). The record is in no index, and is not
+    /// reloaded.
+    #[inline]
+    pub(super) fn set_odd(&self, is_odd: bool) {
+        if self.is_odd() != is_odd {
+            let mark = if is_odd { ODD } else { 0 };
+            self.state.update(|bits| Some(bits & !CAUSE | mark << CAUSE_SHIFT));
+        }
     }
 
     /// Returns the bits of a record's state with this cause.
     #[inline]
-    pub(super) fn with_cause(bits: u8, cause: RemovalCause) -> u8 {
+    pub(super) fn with_cause(bits: u8, cause: RemovalCause, was_cleared: bool) -> u8 {
         let number = cause as u8 + 1;
-        bits & !CAUSE | number << CAUSE_SHIFT
+        bits & !CAUSE | number << CAUSE_SHIFT | if was_cleared { MOVED } else { 0 }
     }
 
     /// Returns whether the record is in the index. A thread that has put the handle on a list, and
@@ -198,7 +238,7 @@ impl<K, V> Record<K, V> {
 
     /// Returns whether a copy has taken the record's place. Stored under the segment's lock.
     pub(super) fn was_moved(&self) -> bool {
-        self.state.bits() & MOVED != 0
+        self.state.bits() & MOVED != 0 && self.cause().is_none()
     }
 
     /// Marks the record as moved; see [`was_moved`](Self::was_moved).
@@ -349,7 +389,7 @@ mod tests {
             }
             record.set_uses(1);
             assert_eq!(record.cause(), None);
-            record.set_cause(RemovalCause::Replaced);
+            record.set_cause(RemovalCause::Replaced, false);
             assert_eq!(record.queue(), Queue::Probation);
             record.set_queue(Queue::Main);
             assert_eq!((record.uses(), record.charge()), (1, rounded(ByteSize::new(bytes))));
@@ -361,10 +401,28 @@ mod tests {
     fn each_cause_is_stored_and_a_new_record_has_none() {
         for cause in CAUSES.into_iter().flatten() {
             let record = Record::new((), (), Deadline::NEVER, ByteSize::ZERO);
-            assert_eq!(record.cause(), None);
-            record.set_cause(cause);
+            assert_eq!((record.cause(), record.was_cleared()), (None, false));
+            record.set_cause(cause, false);
+            assert_eq!((record.cause(), record.was_cleared(), record.queue()), (Some(cause), false, Queue::Probation));
+            record.set_cause(cause, true);
+            assert_eq!((record.cause(), record.was_cleared(), record.was_moved()), (Some(cause), true, false));
+        }
+    }
+
+    #[test]
+    fn epoch_reload_and_move_do_not_change_each_other() {
+        for is_odd in [false, true, false] {
+            let record = Record::new((), (), Deadline::NEVER, ByteSize::ZERO);
+            record.set_queue(Queue::Main);
+            record.set_odd(!is_odd);
+            record.set_odd(is_odd);
+            assert_eq!((record.is_odd(), record.is_reloading(), record.cause()), (is_odd, false, None));
+            record.set_reloading();
             record.set_moved();
-            assert_eq!((record.cause(), record.was_moved(), record.queue()), (Some(cause), true, Queue::Probation));
+            assert_eq!((record.is_odd(), record.is_reloading(), record.cause()), (is_odd, true, None));
+            assert_eq!((record.was_moved(), record.was_cleared(), record.queue()), (true, false, Queue::Main));
+            record.set_cause(RemovalCause::Explicit, false);
+            assert_eq!((record.is_odd(), record.is_reloading()), (false, false));
         }
     }
 

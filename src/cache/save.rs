@@ -121,7 +121,7 @@ where
             let now = core.clock.now();
             for record in part {
                 let expires = record.deadline();
-                if core.clock.has_expired_at(expires, now) {
+                if core.clock.has_expired_at(expires, now) || core.is_cleared(record) {
                     continue;
                 }
                 // A record that a walk has isolated has no owner: it is about to be evicted, or

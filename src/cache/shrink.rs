@@ -127,10 +127,10 @@ where
         let now = OnceCell::new();
         let is_expired = |record: &Record<K, V>| {
             let deadline = record.deadline();
-            !deadline.is_never() && deadline.is_past(*now.get_or_init(|| self.clock.now()))
+            !deadline.is_never() && deadline.is_past(*now.get_or_init(|| self.clock.now())) || self.is_cleared(record)
         };
         let why = |record: &Record<K, V>| match is_expired(record) {
-            true => RemovalCause::Expired,
+            true => self.cause_of_expired(record),
             false => RemovalCause::Size,
         };
         let ghosts = self.notifier.ghosts();
@@ -230,7 +230,8 @@ where
             for (place, hash) in records.iter_mut().zip(hashes.iter_mut()) {
                 let Some(record) = place else { break };
                 let cause = why(record);
-                let with_cause = |bits| Record::<K, V>::with_cause(bits, cause);
+                let is_cleared = cause == RemovalCause::Explicit && self.is_cleared(record);
+                let with_cause = |bits| Record::<K, V>::with_cause(bits, cause, is_cleared);
                 if hash.is_some_and(|hash| self.index.remove_slot(record, hash, &guard, &hasher, with_cause)) {
                     if cause == RemovalCause::Size {
                         nr_ghosts += 1;
@@ -262,7 +263,7 @@ where
             for record in records.iter().flatten() {
                 let charge = record.charge();
                 uncharged = uncharged.saturating_add(self.end_charge(record, charge, source.memcg));
-                removals.add(cause_of(record), charge);
+                removals.add(cause_of(record), charge, record.was_cleared());
             }
             gone.add(removals.len(), uncharged);
             self.finish_removals(records, &removals);

@@ -138,12 +138,15 @@ pub(super) struct Removals {
     by_cause: [u64; 4],
     /// Bytes that were charged for these entries.
     bytes: u64,
+    /// The entries that were cleared.
+    pub(super) cleared: u64,
 }
 
 impl Removals {
     /// Adds an entry that was charged `bytes`.
     #[inline]
-    pub(super) fn add(&mut self, cause: RemovalCause, bytes: ByteSize) {
+    pub(super) fn add(&mut self, cause: RemovalCause, bytes: ByteSize, was_cleared: bool) {
+        self.cleared += u64::from(was_cleared);
         self.by_cause[place(cause)] += 1;
         self.bytes = self.bytes.wrapping_add(bytes.get());
     }

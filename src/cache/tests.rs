@@ -8,6 +8,7 @@
 mod behave;
 mod both_times;
 mod bytes;
+mod clear;
 mod compaction;
 mod core;
 mod lifetimes;

@@ -5,6 +5,7 @@
 //!
 //! A change must ensure that `malloc_trim` is called rarely: it locks the allocator.
 
+use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -14,13 +15,14 @@ use super::core::Core;
 
 /// A cache that has not had this many records since its last trim is not trimmed: its index is too
 /// small to matter.
-const TRIM_FROM: usize = 1 << 17;
+const TRIM_FROM: u32 = 1 << 17;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Makes the allocator return free memory to the system, if at most half of the largest number
     /// of records that a call of this function has seen since the last trim are left.
     pub(super) fn trim(&self) {
-        let len = self.counters.len();
+        // A process has fewer records than 2^32.
+        let len = u32::try_from(self.counters.len()).unwrap_or(u32::MAX);
         // Relaxed, both accesses: the number only decides when to trim; two concurrent trims do no
         // harm.
         let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
@@ -29,5 +31,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             #[cfg(all(target_os = "linux", target_env = "gnu"))]
             lowwater_base::malloc_trim::malloc_trim(ByteSize::ZERO);
         }
+    }
+}
+
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the memory of removed records to the system, but for what readers hold back, and
+    /// requests a compaction.
+    pub(super) fn return_memory(&self) {
+        let _retained = self.collect();
+        self.trim();
+        self.request_compaction();
     }
 }

@@ -122,20 +122,6 @@ where
         });
     }
 
-    /// Removes all entries, calls the listener for each, and returns their memory to the system.
-    /// Stops all loads in flight, as [`remove`](Self::remove) does. Locks one segment of the index
-    /// at a time, for one entry.
-    pub fn clear(&self) {
-        let core = &self.inner.core;
-        for hash in core.inflight.stop_all() {
-            // Takes the lock of the segment, so that the walk finds a value whose insert has begun
-            // before its load was stopped.
-            core.index.with(hash, &pin(), |_| false, |_| ());
-        }
-        self.retain(|_, _| false);
-        self.inner.core.queues.forget_ghosts();
-    }
-
     /// Removes every entry for which `keep` returns false, as [`remove`](Self::remove) would.
     /// Expired entries are removed without a call of `keep`. A load in flight of a key that has no
     /// entry is not stopped, as `keep` cannot be asked about its value.
@@ -151,7 +137,7 @@ where
             let mut gone = Vec::new();
             let (guard, mut unwanted, here) = (pin(), Vec::new(), at.clone());
             let mut why = |record: &Record<K, V>| match core.is_expired(record) {
-                true => Some(RemovalCause::Expired),
+                true => Some(core.cause_of_expired(record)),
                 false => (!keep(&record.key, &record.value)).then_some(RemovalCause::Explicit),
             };
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));

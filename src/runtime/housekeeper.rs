@@ -96,12 +96,8 @@ impl Housekeeper {
     }
 
     /// Begins the maintenance of a cache, until [`remove`](Self::remove).
-    pub(crate) fn add(&self, maintenance: Arc<dyn Maintenance>) -> MaintenanceId {
-        let mut state = self.shared.state.lock();
-        state.last_id += 1;
-        let id = MaintenanceId(state.last_id);
-        state.caches.insert(id, maintenance);
-        id
+    pub(crate) fn add(&self, id: MaintenanceId, maintenance: Arc<dyn Maintenance>) {
+        self.shared.state.lock().caches.insert(id.0, maintenance);
     }
 
     /// Ends the maintenance of a cache. Waits until no thread works on the cache, unless the caller
@@ -109,7 +105,7 @@ impl Housekeeper {
     /// last handle.
     pub(crate) fn remove(&self, id: MaintenanceId) {
         let mut state = self.shared.state.lock();
-        let removed = state.caches.remove(&id);
+        let removed = state.caches.remove(id.0);
         while state.is_in_use(id) && !CallbackScope::is_inside() {
             self.shared.callback_done.wait(&mut state);
         }
@@ -247,7 +243,8 @@ mod tests {
         let [endless, a, b] = ["endless", "a", "b"].map(|name| runtime.group(name).unwrap());
         let is_endless = endless.clone();
         let cache = NoRecords::evicting(move |group| u64::from(*group == is_endless));
-        let id = runtime.housekeeper().add(Arc::new(cache));
+        let id = MaintenanceId::new();
+        runtime.housekeeper().add(id, Arc::new(cache));
         for group in [&endless, &a, &b] {
             runtime.drop_group(group).unwrap();
         }

@@ -9,6 +9,7 @@
 #[cfg(test)]
 pub(crate) mod no_records;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[cfg(feature = "metrics")]
@@ -87,6 +88,26 @@ pub(crate) enum NextRun {
     WhenNotified,
 }
 
-/// The number of a cache in its runtime's housekeeper, from 1 on; never used again.
+impl NextRun {
+    /// Returns the earlier one of two.
+    pub(crate) fn min(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::WhenNotified, next) | (next, Self::WhenNotified) => next,
+            (Self::In(one), Self::In(two)) => Self::In(one.min(two)),
+            (now @ Self::Now { .. }, _) | (_, now @ Self::Now { .. }) => now,
+        }
+    }
+}
+
+/// The number of a cache in the process, from 1 on; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MaintenanceId(pub(crate) u64);
+
+impl MaintenanceId {
+    /// Returns a new number, above all others.
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only the numbers must differ.
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}

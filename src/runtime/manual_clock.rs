@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lowwater_shrinker::CallbackScope;
 
+use super::maintenance::MaintenanceId;
 use super::visit_list::VisitList;
 
 /// The most time by which a clock can be advanced, in nanoseconds: 30 years. Deadlines last for 34.
@@ -80,11 +81,7 @@ impl ManualClock {
     pub fn advance(&self, time: Duration) {
         self.step(time);
         let (caches, waits) = (&self.0.caches, !CallbackScope::is_inside());
-        caches
-            .addresses()
-            .into_iter()
-            .filter_map(|address| caches.visit(address))
-            .for_each(|cache| cache.catch_up(waits));
+        caches.ids().into_iter().filter_map(|id| caches.visit(id)).for_each(|cache| cache.catch_up(waits));
     }
 
     fn step(&self, time: Duration) {
@@ -115,14 +112,14 @@ impl ManualClock {
     }
 
     /// Adds a cache, which follows the clock until [`remove`](Self::remove).
-    pub(crate) fn add(&self, cache: Weak<dyn FollowsClock>) {
-        self.0.caches.add(cache);
+    pub(crate) fn add(&self, id: MaintenanceId, cache: Weak<dyn FollowsClock>) {
+        self.0.caches.add(id, cache);
     }
 
-    /// Removes the cache at this address: its last handle is being dropped. Waits until no
+    /// Removes a cache: its last handle is being dropped. Waits until no
     /// advance visits the cache, unless the caller is inside a callback.
-    pub(crate) fn remove<T>(&self, cache: *const T) {
-        self.0.caches.remove(cache);
+    pub(crate) fn remove(&self, id: MaintenanceId) {
+        self.0.caches.remove(id);
     }
 }
 

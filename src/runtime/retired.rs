@@ -41,6 +41,7 @@ use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
+use super::maintenance::MaintenanceId;
 use super::visit_list::VisitList;
 
 /// The allowance for retired bytes in addition to the budget: this, or the budget divided by
@@ -93,15 +94,15 @@ pub(crate) struct Retired {
     /// The time, in microseconds since `started`, from which refused charges sweep again.
     search_at: AtomicU64,
     started: Instant,
-    /// The address in `caches` from which the next sweep starts. Locked by the thread that sweeps.
-    next: Mutex<usize>,
+    /// The cache after which the next sweep starts. Locked by the thread that sweeps.
+    last: Mutex<MaintenanceId>,
 }
 
 impl Retired {
     pub(crate) fn new(root: Memcg) -> Self {
-        let (sweep_at, caches, next) = (AtomicU64::new(0), VisitList::default(), Mutex::default());
+        let (sweep_at, caches, last) = (AtomicU64::new(0), VisitList::default(), Mutex::new(MaintenanceId(0)));
         let (search_at, started) = (AtomicU64::new(0), Instant::now());
-        Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, next }
+        Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, last }
     }
 
     /// Returns the counter to which a cache adds the bytes that it retires.
@@ -116,14 +117,14 @@ impl Retired {
     }
 
     /// Adds a cache, which sweeps then visit.
-    pub(crate) fn add(&self, cache: Weak<dyn Retires>) {
-        self.caches.add(cache);
+    pub(crate) fn add(&self, id: MaintenanceId, cache: Weak<dyn Retires>) {
+        self.caches.add(id, cache);
     }
 
-    /// Removes the cache at this address: its last handle is being dropped. Waits until no sweep
+    /// Removes a cache: its last handle is being dropped. Waits until no sweep
     /// visits the cache, unless the caller is inside a callback.
-    pub(crate) fn remove<T>(&self, cache: *const T) {
-        self.caches.remove(cache);
+    pub(crate) fn remove(&self, id: MaintenanceId) {
+        self.caches.remove(id);
     }
 
     /// Returns the allowance for retired bytes in addition to the budget; without a budget there is
@@ -173,31 +174,33 @@ impl Retired {
     ///
     /// Drops run user code: the caller must hold no lock.
     pub(crate) fn sweep(&self, known: Known) -> usize {
-        let Some(mut next) = self.next.try_lock() else { return 0 };
+        let Some(mut last) = self.last.try_lock() else { return 0 };
         let visits = self.caches.len().min(VISITS_MAX);
         // All caches start a grace period before the first one drops anything: one heavy fence then
         // serves all of them.
-        let (mut waiting, mut at) = (0, *next);
+        let (mut waiting, mut at) = (0, *last);
         for _ in 0..visits {
-            let Some(address) = self.caches.address_from(at) else { break };
-            let has_retired = self.caches.visit(address).is_some_and(|cache| cache.start_grace_period(known));
+            let Some(id) = self.caches.next_after(at) else { break };
+            let has_retired = self.caches.visit(id).is_some_and(|cache| cache.start_grace_period(known));
             waiting += usize::from(has_retired);
-            at = address + 1;
+            at = id;
         }
         let mut dropped = 0;
         if waiting == 0 {
-            *next = at;
+            *last = at;
         }
         for _ in 0..visits {
             let left = DROPS_MAX - dropped;
             if waiting == 0 || left == 0 {
                 break;
             }
-            let Some(address) = self.caches.address_from(*next) else { break };
-            let of_one = self.caches.visit(address).map_or(0, |cache| cache.drop_some(left, known));
+            let Some(id) = self.caches.next_after(*last) else { break };
+            let of_one = self.caches.visit(id).map_or(0, |cache| cache.drop_some(left, known));
             dropped += of_one;
             // A cache that may have more to drop is the first one of the next sweep.
-            *next = if of_one < left { address + 1 } else { address };
+            if of_one < left {
+                *last = id;
+            }
         }
         let (bytes, low) = (self.bytes().get(), self.low().get());
         let step = if dropped == DROPS_MAX || bytes <= low { 0 } else { low / STEP_PARTS };
@@ -226,7 +229,7 @@ impl Retired {
 
     /// Returns whether a later sweep may drop entries that the last one did not.
     pub(crate) fn may_drop_more(&self) -> bool {
-        self.bytes() > ByteSize::ZERO || self.next.is_locked()
+        self.bytes() > ByteSize::ZERO || self.last.is_locked()
     }
 
     /// Returns the low mark: the retired bytes above which inserts sweep.

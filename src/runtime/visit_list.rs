@@ -9,13 +9,15 @@
 //! A change must ensure that no user code runs under the lock, and that the end of a visit drops
 //! the cache before it notifies the thread that waits.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use lowwater_base::unwind::caught;
 use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
+
+use super::key_order::KeyOrder;
+use super::maintenance::MaintenanceId;
 
 /// The caches to visit; see the module.
 pub(super) struct VisitList<T: ?Sized> {
@@ -26,17 +28,16 @@ pub(super) struct VisitList<T: ?Sized> {
 
 /// The state under the lock of a [`VisitList`].
 struct VisitListState<T: ?Sized> {
-    /// By address.
-    caches: BTreeMap<usize, Weak<T>>,
-    /// The addresses of the caches that threads visit, each as often as threads visit it. A visit
-    /// owns its cache, so no other cache has the address meanwhile.
-    visited: Vec<usize>,
+    /// By id.
+    caches: KeyOrder<Weak<T>>,
+    /// The caches that threads visit, each as often as threads visit it.
+    visited: Vec<MaintenanceId>,
 }
 
 /// A visit of a cache, until this is dropped.
 pub(super) struct Visit<'a, T: ?Sized> {
     list: &'a VisitList<T>,
-    address: usize,
+    id: MaintenanceId,
     /// `None` only inside `drop`.
     cache: Option<Arc<T>>,
     /// Dropped last: the drop of `cache` may run user code.
@@ -45,24 +46,23 @@ pub(super) struct Visit<'a, T: ?Sized> {
 
 impl<T: ?Sized> Default for VisitList<T> {
     fn default() -> Self {
-        let state = VisitListState { caches: BTreeMap::new(), visited: Vec::new() };
+        let state = VisitListState { caches: KeyOrder::default(), visited: Vec::new() };
         Self { state: Mutex::new(state), visit_done: Condvar::new() }
     }
 }
 
 impl<T: ?Sized> VisitList<T> {
-    /// Adds a cache, until [`remove`](Self::remove). O(log caches).
-    pub(super) fn add(&self, cache: Weak<T>) {
-        self.state.lock().caches.insert(cache.as_ptr().cast::<()>().addr(), cache);
+    /// Adds a cache, until [`remove`](Self::remove).
+    pub(super) fn add(&self, id: MaintenanceId, cache: Weak<T>) {
+        self.state.lock().caches.insert(id.0, cache);
     }
 
-    /// Removes the cache at this address. Waits until no thread visits the cache, unless the caller
-    /// is inside a callback: then the last thread that visits the cache may drop it. O(log caches).
-    pub(super) fn remove<C>(&self, cache: *const C) {
-        let address = cache.addr();
+    /// Removes a cache. Waits until no thread visits the cache, unless the caller
+    /// is inside a callback: then the last thread that visits the cache may drop it. O(log caches) amortized.
+    pub(super) fn remove(&self, id: MaintenanceId) {
         let mut state = self.state.lock();
-        let Some(_removed) = state.caches.remove(&address) else { return };
-        while state.visited.contains(&address) && !CallbackScope::is_inside() {
+        let Some(_removed) = state.caches.remove(id.0) else { return };
+        while state.visited.contains(&id) && !CallbackScope::is_inside() {
             self.visit_done.wait(&mut state);
         }
     }
@@ -72,25 +72,26 @@ impl<T: ?Sized> VisitList<T> {
         self.state.lock().caches.len()
     }
 
-    /// Returns the addresses of all caches.
-    pub(super) fn addresses(&self) -> Vec<usize> {
-        self.state.lock().caches.keys().copied().collect()
+    /// Returns the ids of all caches, oldest first.
+    pub(super) fn ids(&self) -> Vec<MaintenanceId> {
+        self.state.lock().caches.from(0).map(|(id, _)| MaintenanceId(id)).collect()
     }
 
-    /// Returns the address of the first cache at or above `address`; of the first of all if there
-    /// is none above. `None` if there is no cache. O(log caches).
-    pub(super) fn address_from(&self, address: usize) -> Option<usize> {
+    /// Returns the first id after `last`; the first of all if there is none after it. `None` if
+    /// there is no cache.
+    pub(super) fn next_after(&self, last: MaintenanceId) -> Option<MaintenanceId> {
         let caches = &self.state.lock().caches;
-        caches.range(address..).chain(caches.first_key_value()).next().map(|(address, _)| *address)
+        let next = caches.from(last.0 + 1).chain(caches.from(0)).next();
+        next.map(|(id, _)| MaintenanceId(id))
     }
 
-    /// Begins a visit of the cache at this address; `None` if the cache was removed, or its last
-    /// handle is being dropped. O(log caches).
-    pub(super) fn visit(&self, address: usize) -> Option<Visit<'_, T>> {
+    /// Begins a visit of a cache; `None` if the cache was removed, or its last handle is being
+    /// dropped. O(log caches).
+    pub(super) fn visit(&self, id: MaintenanceId) -> Option<Visit<'_, T>> {
         let mut state = self.state.lock();
-        let cache = state.caches.get(&address)?.upgrade()?;
-        state.visited.push(address);
-        Some(Visit { list: self, address, cache: Some(cache), _scope: CallbackScope::enter() })
+        let cache = state.caches.get(id.0)?.upgrade()?;
+        state.visited.push(id);
+        Some(Visit { list: self, id, cache: Some(cache), _scope: CallbackScope::enter() })
     }
 }
 
@@ -109,7 +110,7 @@ impl<T: ?Sized> Drop for Visit<'_, T> {
         let cache = self.cache.take();
         let _panicked = caught(|| drop(cache));
         let visited = &mut self.list.state.lock().visited;
-        if let Some(at) = visited.iter().position(|address| *address == self.address) {
+        if let Some(at) = visited.iter().position(|id| *id == self.id) {
             visited.swap_remove(at);
         }
         self.list.visit_done.notify_all();

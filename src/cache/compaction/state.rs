@@ -6,49 +6,14 @@
 //! A change must ensure that [`CompactionPass`] ends with its pass; the small [`CompactionState`]
 //! stays.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use lowwater_lru_core::ByteSize;
 use lowwater_store::index::Cursor;
-use once_cell::race::OnceBox;
-use parking_lot::Mutex;
-
-use crate::cache::record::Record;
 
 /// Copied records, and bytes of their charges, after which the memory of the old records is
 /// collected. The bytes are the low mark of the least allowance for retired memory
 /// (`runtime/retired.rs`), above which compaction pauses.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
-
-/// A function that clones the key and the value of a record.
-pub(crate) type CloneFn<K, V> = fn(&Record<K, V>) -> (K, V);
-
-/// The compaction state of a cache. Small until a compaction is requested.
-#[doc(alias = "mm/compaction")]
-#[derive(Default)]
-pub(crate) struct Compaction {
-    /// The cache was found to be sparse. Cleared when a pass begins, or finds nothing to do.
-    pub(crate) is_requested: AtomicBool,
-    /// None before the housekeeper meets the first request.
-    state: OnceBox<Mutex<CompactionState>>,
-}
-
-impl Compaction {
-    /// Returns the state; none before the first request. Allocates it after that.
-    pub(crate) fn state(&self) -> Option<&Mutex<CompactionState>> {
-        // Relaxed: as in `Core::request_compaction`.
-        match self.is_requested.load(Ordering::Relaxed) {
-            false => self.state.get(),
-            true => Some(self.state.get_or_init(Box::default)),
-        }
-    }
-
-    /// Returns the bytes of the state on the heap, without those of a pass.
-    pub(crate) fn footprint(&self) -> usize {
-        self.state.get().map_or(0, size_of_val)
-    }
-}
 
 /// The pass in progress, or the number of records that must be stable before a pass.
 #[derive(Default)]

@@ -196,7 +196,7 @@ where
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for record in expired {
             let is_gone = |there: &Record<K, V>| self.is_gone(there);
-            let taken = self.unlink_at(&here, &guard, record, is_gone, RemovalCause::Expired);
+            let taken = self.unlink_at(&here, &guard, record, is_gone, self.cause_of_expired(record));
             sweep.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
@@ -257,7 +257,10 @@ where
     S: BuildHasher + Send + Sync,
 {
     fn reap_expired(&self) -> NextRun {
-        self.reap_part(false)
+        match self.remove_cleared_part() {
+            now @ NextRun::Now { .. } => now,
+            next => next.min(self.reap_part(false)),
+        }
     }
 
     fn forget_group(&self, dying: &Memcg) {
@@ -295,9 +298,7 @@ where
     }
 
     fn release_memory(&self) {
-        let _retained = self.collect();
-        self.trim();
-        self.request_compaction();
+        self.return_memory();
     }
 
     #[cfg(feature = "metrics")]

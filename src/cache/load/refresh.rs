@@ -206,7 +206,7 @@ where
         let (core, guard) = (&self.inner.core, pin());
         let record = core.index.get(hash, &guard, |record| key.equivalent(&record.key))?;
         let deadline = record.deadline();
-        let freshness = core.clock.freshness(deadline);
+        let freshness = core.freshness(record);
         match freshness {
             Freshness::Fresh | Freshness::Due => core.note_use(record, hash, &guard),
             // A function of the user that computes times is not called for an expired entry.
@@ -241,7 +241,7 @@ where
             // The keys' `Eq` runs here while followers wait.
             let _running = leader.run();
             leader.with_key(|key| {
-                let is_it = |there: &Record<K, V>| there.key == *key && core.clock.freshness(there.deadline()).is_due();
+                let is_it = |there: &Record<K, V>| there.key == *key && core.freshness(there).is_due();
                 core.index.with(hash, &pin(), is_it, |there| {
                     there.set_reloading();
                     core.queues.owner(there)

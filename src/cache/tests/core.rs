@@ -309,11 +309,11 @@ fn the_footprint_of_a_cache_a_tenant_and_an_entry_is_bounded() {
 
 #[test]
 fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
-    const MOST: usize = 1 << 17;
+    const MOST: u32 = 1 << 17;
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let most = || cache.inner.core.most.load(Ordering::Relaxed);
-    (0..MOST as u64 / 2 + 1).for_each(|key| drop(cache.insert(key, key)));
+    (0..u64::from(MOST) / 2 + 1).for_each(|key| drop(cache.insert(key, key)));
     cache.inner.core.most.store(MOST, Ordering::Relaxed);
     cache.inner.core.trim();
     assert_eq!(most(), MOST, "trimmed with more than half of the records");

@@ -110,7 +110,7 @@ impl HousekeeperShared {
         let has_any = |maintenance: &dyn Maintenance| nodes().any(|node| maintenance.has_any(group, node));
         let is_held_up = || {
             let state = self.state.lock();
-            state.caches.iter().any(|(id, maintenance)| left_out.contains(id) && has_any(&**maintenance))
+            left_out.iter().any(|id| state.caches.get(id.0).is_some_and(|maintenance| has_any(&**maintenance)))
         };
         Ok(match is_empty {
             false => Emptied::More,

@@ -21,7 +21,7 @@ impl Housekeeper {
 
     /// Returns the caches that have not ended, oldest first.
     pub(crate) fn living(&self) -> Vec<MaintenanceId> {
-        self.shared.state.lock().caches.keys().copied().collect()
+        self.shared.state.lock().caches.from(0).map(|(id, _)| MaintenanceId(id)).collect()
     }
 
     /// Calls `f`, which must not run user code, for each cache for which `is_wanted` returns true,

@@ -5,8 +5,7 @@
 //!
 //! A change must ensure that the lock is never held while user code runs.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -16,6 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::lease::{Lease, LeaseLost};
 use crate::runtime::ghosts::Ghosts;
+use crate::runtime::key_order::KeyOrder;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId};
 use crate::runtime::mean_cost::MeanCost;
 use crate::runtime::retired::Retired;
@@ -50,9 +50,8 @@ pub(super) struct HousekeeperState {
     pub(super) has_standby: bool,
     /// The standby sleeps until the next visit begins.
     pub(super) standby_sleeps: bool,
-    pub(super) caches: BTreeMap<MaintenanceId, Arc<dyn Maintenance>>,
-    /// The id that was assigned last.
-    pub(super) last_id: u64,
+    /// By id.
+    pub(super) caches: KeyOrder<Arc<dyn Maintenance>>,
     /// The caches that threads visit; more than one only where user code has blocked a thread.
     pub(super) in_callback: Vec<MaintenanceId>,
     /// The caches whose figures are being read, each as often as threads read them.
@@ -82,8 +81,7 @@ pub(super) struct DroppedGroup {
 impl HousekeeperState {
     /// Returns the cache with the least id above this one. O(log caches).
     pub(super) fn next_cache(&self, after: MaintenanceId) -> Option<(MaintenanceId, &Arc<dyn Maintenance>)> {
-        let above = (Bound::Excluded(after), Bound::Unbounded);
-        self.caches.range(above).next().map(|(id, maintenance)| (*id, maintenance))
+        self.caches.from(after.0 + 1).next().map(|(id, maintenance)| (MaintenanceId(id), maintenance))
     }
 
     /// Returns whether a thread visits a cache, or reads its figures.
@@ -132,6 +130,6 @@ impl HousekeeperShared {
 impl OfflineHook for HousekeeperShared {
     fn offline(&self, dying: &Memcg, _parent: &Memcg) {
         // With the lock: `forget_group` neither waits nor runs user code.
-        self.state.lock().caches.values().for_each(|maintenance| maintenance.forget_group(dying));
+        self.state.lock().caches.from(0).for_each(|(_, maintenance)| maintenance.forget_group(dying));
     }
 }

@@ -14,7 +14,7 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metad
 use super::GROUPS_MAX;
 use crate::pressure::{Level, PressureConfig};
 use crate::runtime::maintenance::no_records::NoRecords;
-use crate::runtime::maintenance::CacheFigures;
+use crate::runtime::maintenance::{CacheFigures, MaintenanceId};
 use crate::topology::Fixed;
 use crate::{ByteSize, Cache, Labels, Runtime};
 
@@ -434,7 +434,8 @@ fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
         on_read();
         figures.clone()
     };
-    let hook = runtime.housekeeper().add(Arc::new(NoRecords::publishing(read)));
+    let hook = MaintenanceId::new();
+    runtime.housekeeper().add(hook, Arc::new(NoRecords::publishing(read)));
     for _ in 0..3 {
         book.publish(&runtime, Labels::Shrinkers);
         assert_eq!(book.get("lowwater_cache_inserts_total{cache=pages}"), Some(8.0));

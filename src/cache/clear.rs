@@ -1,0 +1,312 @@
+//! `clear` of a large cache: the records are cleared at once, and removed in the background.
+//!
+//! Each record has the parity of the *epoch* in which it was inserted. A clear begins an epoch and
+//! sets the clearing mark: while it is set, records of the other parity are *cleared*, which means
+//! that each operation treats them as expired ones. The housekeeper sweeps over the index, removes
+//! the cleared records, and takes the mark away.
+//!
+//! ```text
+//!     epoch   even            odd, clearing                       odd
+//!             |               |                                   |
+//!     records even: live      even: cleared    odd: live          odd: live
+//!                             first sweep, grace period, last sweep, grace period
+//! ```
+//!
+//! An insert reads the epoch in the read side, and stays in it until the record is in the index. So
+//! after the first grace period no insert uses the old epoch, and the sweep that begins then leaves
+//! no record of the old parity. A reader decides in the read side in which it has found a record. So
+//! after the second grace period no reader decides about a cleared one.
+//!
+//! A change must ensure that no record of a parity is in the index, or in a reader's hands, when the
+//! next epoch of that parity begins, and that one load of the epoch decides about a record.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::time::Duration;
+
+use lowwater_rcu::{pin, start_poll, GracePeriod, Guard};
+use lowwater_shrinker::CallbackScope;
+use lowwater_store::index::Cursor;
+use parking_lot::Mutex;
+
+use super::core::Core;
+use super::handle::Cache;
+use super::record::Record;
+use super::removal::RemovalCause;
+use crate::runtime::NextRun;
+
+/// The number of entries up to which `clear` removes the entries itself: about a millisecond.
+const CLEARED_AT_ONCE: usize = 4_096;
+/// Rest as a multiple of the time worked, between two parts of a sweep.
+const REST: u32 = 1;
+/// Time between two checks for readers that were inside when the clear began.
+const READERS_WAIT: Duration = Duration::from_millis(10);
+
+/// A bit of the epoch: it is odd.
+const ODD: u8 = 1;
+/// A bit of the epoch: records of the other parity are cleared.
+const CLEARING: u8 = 2;
+
+/// The state of a cache's clears; see the module.
+pub(super) struct Clear {
+    /// Not zero if a use of a record must do more than mark it: [`ACTS_ON_USE`] for any record, or
+    /// [`CHECKS_EPOCH`].
+    uses: AtomicU8,
+    epoch: AtomicU8,
+}
+
+/// The state that only clears in progress need.
+#[derive(Default)]
+pub(super) struct ClearState {
+    /// The number of cleared records that are not removed yet.
+    left: AtomicU64,
+    /// The clear in progress.
+    pub(super) sweep: Mutex<Option<ClearSweep>>,
+}
+
+/// A bit of [`Clear::uses`]: the cache is in LRU order, or has computed deadlines.
+const ACTS_ON_USE: u8 = 1;
+/// A bit of [`Clear::uses`]: records may be cleared.
+const CHECKS_EPOCH: u8 = 2;
+
+/// The progress of a clear.
+pub(super) struct ClearSweep {
+    phase: Phase,
+    /// The position of the sweep; done between two phases.
+    at: Cursor,
+    /// Begun by the clear; in the last phase, at the end of the last sweep.
+    grace_period: GracePeriod,
+}
+
+/// What a clear does at present, in this order.
+enum Phase {
+    /// Sweeps, perhaps beside inserts that have read the last epoch. So the records' memory returns
+    /// also if a reader stays inside.
+    FirstSweep,
+    /// Sweeps after the grace period.
+    LastSweep,
+    /// Waits for readers that may have found a record before its removal.
+    Ending,
+}
+
+/// The next step of a clear.
+enum Step {
+    Sweep,
+    /// The last sweep has just ended.
+    Swept,
+    /// Readers are inside.
+    Wait,
+    /// The clear has ended.
+    End,
+}
+
+impl ClearSweep {
+    fn new() -> Self {
+        Self { phase: Phase::FirstSweep, at: Cursor::new(), grace_period: start_poll() }
+    }
+
+    fn step(&mut self) -> Step {
+        if !self.at.is_done() {
+            return Step::Sweep;
+        }
+        match self.phase {
+            Phase::LastSweep => {
+                self.phase = Phase::Ending;
+                self.grace_period = start_poll();
+                Step::Swept
+            }
+            _ if !self.grace_period.poll() => Step::Wait,
+            Phase::FirstSweep => {
+                self.phase = Phase::LastSweep;
+                self.at = Cursor::new();
+                Step::Sweep
+            }
+            Phase::Ending => Step::End,
+        }
+    }
+}
+
+impl Clear {
+    pub(super) fn new(acts_on_use: bool) -> Self {
+        let uses = AtomicU8::new(if acts_on_use { ACTS_ON_USE } else { 0 });
+        Self { uses, epoch: AtomicU8::new(0) }
+    }
+
+    /// Returns a number that is not zero if a use of a record must do more than mark it.
+    #[inline]
+    pub(super) fn checks_uses(&self) -> u32 {
+        // Relaxed: a thread that must see a clear has synchronized with its end by other means.
+        u32::from(self.uses.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether a use of any record does more than mark it: in LRU order, or with computed
+    /// deadlines.
+    #[inline]
+    pub(super) fn acts_on_use(&self) -> bool {
+        self.checks_uses() & u32::from(ACTS_ON_USE) != 0
+    }
+
+    /// Returns the parity for records that are inserted before the guard is dropped.
+    #[inline]
+    pub(super) fn is_odd(&self, _guard: &Guard) -> bool {
+        // Relaxed: the grace period that follows the change orders it before later readers.
+        self.epoch.load(Ordering::Relaxed) & ODD != 0
+    }
+
+    /// Returns whether a record was cleared: also after its removal, in the read side that has found
+    /// it in the index.
+    #[inline]
+    fn has_cleared<K, V>(&self, record: &Record<K, V>) -> bool {
+        // Relaxed: as in `checks_uses`.
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        epoch & CLEARING != 0 && record.is_of_last_epoch(epoch & ODD != 0)
+    }
+
+    /// Begins an epoch, in which the records that are in the index are cleared.
+    fn begin(&self) {
+        // Relaxed, all: see the readers above.
+        let odd = !self.epoch.load(Ordering::Relaxed) & ODD;
+        self.epoch.store(odd | CLEARING, Ordering::Relaxed);
+        self.uses.fetch_or(CHECKS_EPOCH, Ordering::Relaxed);
+    }
+
+    /// Ends the clear: no record of the other parity is left.
+    fn end(&self) {
+        // Relaxed, both: nothing is cleared any more, so no reader decides by these.
+        self.epoch.fetch_and(!CLEARING, Ordering::Relaxed);
+        self.uses.fetch_and(!CHECKS_EPOCH, Ordering::Relaxed);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    /// Returns whether a record was cleared; see [`Clear::has_cleared`].
+    #[inline]
+    pub(super) fn is_cleared(&self, record: &Record<K, V>) -> bool {
+        self.clear.has_cleared(record)
+    }
+
+    /// Returns the cause for the removal of a record that has expired or was cleared.
+    pub(super) fn cause_of_expired(&self, record: &Record<K, V>) -> RemovalCause {
+        match self.is_cleared(record) {
+            true => RemovalCause::Explicit,
+            false => RemovalCause::Expired,
+        }
+    }
+
+    /// Stores the cause of a record that is being removed from the index, under the lock of its
+    /// segment.
+    pub(super) fn set_removed(&self, record: &Record<K, V>, cause: RemovalCause) {
+        record.set_cause(cause, self.is_cleared(record));
+    }
+
+    /// Counts the removal of this many cleared records.
+    #[inline]
+    pub(super) fn removed_cleared(&self, cleared: u64) {
+        if let (1.., Some(state)) = (cleared, self.clear_state.get()) {
+            // Relaxed, both: a statistic. The number may be too small by inserts that the clear has
+            // overtaken.
+            let less = |left: u64| Some(left.saturating_sub(cleared));
+            let _before = state.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Clears the records that are in the index. Returns false if records that the last clear has
+    /// cleared may be left.
+    pub(super) fn begin_clear(&self) -> bool {
+        let state = self.clear_state.get_or_init(Box::default);
+        let mut sweep = state.sweep.lock();
+        if sweep.is_some() {
+            return false;
+        }
+        // Relaxed: a statistic.
+        state.left.store(self.counters.len() as u64, Ordering::Relaxed);
+        self.clear.begin();
+        *sweep = Some(ClearSweep::new());
+        true
+    }
+
+    /// Returns the number of records, without the cleared ones.
+    pub(super) fn len(&self) -> usize {
+        // Relaxed: a statistic.
+        let left = self.clear_state.get().map_or(0, |state| state.left.load(Ordering::Relaxed));
+        self.counters.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+}
+
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Removes the cleared records in the next part of the index. Returns when to run next.
+    pub(super) fn remove_cleared_part(&self) -> NextRun {
+        let Some(state) = self.clear_state.get() else { return NextRun::WhenNotified };
+        let mut current = state.sweep.lock();
+        let Some(sweep) = &mut *current else { return NextRun::WhenNotified };
+        match sweep.step() {
+            Step::Sweep => {}
+            Step::Swept => {
+                drop(current);
+                self.return_memory();
+                return NextRun::Now { rest: REST };
+            }
+            Step::Wait => return NextRun::In(READERS_WAIT),
+            Step::End => {
+                self.clear.end();
+                // Relaxed: a statistic.
+                state.left.store(0, Ordering::Relaxed);
+                *current = None;
+                return NextRun::WhenNotified;
+            }
+        }
+        // The removals are finished after the guard is dropped, also if the key's own code panics.
+        let mut gone = Vec::new();
+        let (guard, mut cleared, here) = (pin(), Vec::new(), sweep.at.clone());
+        self.index.visit(&mut sweep.at, &guard, |record| cleared.extend(self.is_cleared(record).then_some(record)));
+        for record in cleared {
+            let is_cleared = |there: &Record<K, V>| self.is_cleared(there);
+            let taken = self.unlink_at(&here, &guard, record, is_cleared, RemovalCause::Explicit);
+            gone.extend(taken.and_then(|(_, removal)| removal));
+        }
+        drop(guard);
+        drop(current);
+        // User code that is dropped here must not wait for this thread.
+        let scope = CallbackScope::enter();
+        drop(gone);
+        drop(scope);
+        NextRun::Now { rest: REST }
+    }
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Removes all entries, calls the listener for each, and returns their memory to the system.
+    /// Stops all loads in flight, as [`remove`](Self::remove) does.
+    ///
+    /// When this returns, no entry that was there before is found any more, and [`len`](Self::len)
+    /// does not count them. Up to 4,096 entries are removed by this call; of more, all are removed
+    /// by the runtime's housekeeper, in about a second for a million. Until then they are charged,
+    /// and evicted where memory is needed, and count as
+    /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave. O(1) then, besides the
+    /// loads and the keys that were evicted lately; but a call while entries of the last clear are
+    /// left removes all entries itself: O(entries).
+    pub fn clear(&self) {
+        let core = &self.inner.core;
+        for hash in core.inflight.stop_all() {
+            // Takes the lock of the segment, so that the sweep finds a value whose insert has begun
+            // before its load was stopped.
+            core.index.with(hash, &pin(), |_| false, |_| ());
+        }
+        if core.counters.len() > CLEARED_AT_ONCE && core.begin_clear() {
+            core.notifier.notify();
+        } else {
+            self.retain(|_, _| false);
+        }
+        core.queues.forget_ghosts();
+    }
+}
