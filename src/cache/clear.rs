@@ -1,30 +1,26 @@
 //! `clear` of a large cache: the records are cleared at once, and removed in the background.
 //!
-//! Each record has the parity of the *epoch* in which it was inserted. A clear begins an epoch and
-//! sets the clearing mark: while it is set, records of the other parity are *cleared*, which means
-//! that each operation treats them as expired ones. The housekeeper sweeps over the index, removes
-//! the cleared records, and takes the mark away.
+//! Each record has the parity of the *epoch* in which it was inserted ([`EpochParity`]). A clear
+//! begins an epoch. From then on the records of the last one are *cleared*: each operation treats
+//! them as expired. The housekeeper removes them, and then ends the clear.
 //!
 //! ```text
-//!     epoch   even            odd, clearing                       odd
-//!             |               |                                   |
-//!     records even: live      even: cleared    odd: live          odd: live
-//!                             first sweep, grace period, last sweep, grace period
+//!     epoch    even           odd                                                odd
+//!     records  even: live     even: cleared, odd: live                           odd: live
+//!              clear          first sweep, grace period, last sweep, grace period
 //! ```
 //!
-//! An insert reads the epoch in the read side, and stays in it until the record is in the index. So
-//! after the first grace period no insert uses the old epoch, and the sweep that begins then leaves
-//! no record of the old parity. A reader decides in the read side in which it has found a record. So
-//! after the second grace period no reader decides about a cleared one.
+//! The first sweep is not necessary; but memory returns by it also while a reader stays inside.
 //!
-//! A change must ensure that no record of a parity is in the index, or in a reader's hands, when the
-//! next epoch of that parity begins, and that one load of the epoch decides about a record.
+//! A change must ensure that an insert reads the epoch in the read-side section in which the record
+//! enters the index, and that a reader decides about a record in the section in which it has found
+//! it.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
-use lowwater_rcu::{pin, start_poll, GracePeriod, Guard};
+use lowwater_rcu::{pin, start_poll, EpochParity, GracePeriod, Guard};
 use lowwater_shrinker::CallbackScope;
 use lowwater_store::index::Cursor;
 use parking_lot::Mutex;
@@ -42,17 +38,12 @@ const REST: u32 = 1;
 /// Time between two checks for readers that were inside when the clear began.
 const READERS_WAIT: Duration = Duration::from_millis(10);
 
-/// A bit of the epoch: it is odd.
-const ODD: u8 = 1;
-/// A bit of the epoch: records of the other parity are cleared.
-const CLEARING: u8 = 2;
-
 /// The state of a cache's clears; see the module.
 pub(super) struct Clear {
     /// Not zero if a use of a record must do more than mark it: [`ACTS_ON_USE`] for any record, or
     /// [`CHECKS_EPOCH`].
     uses: AtomicU8,
-    epoch: AtomicU8,
+    epoch: EpochParity,
 }
 
 /// The state that only clears in progress need.
@@ -101,10 +92,6 @@ enum Step {
 }
 
 impl ClearSweep {
-    fn new() -> Self {
-        Self { phase: Phase::FirstSweep, at: Cursor::new(), grace_period: start_poll() }
-    }
-
     fn step(&mut self) -> Step {
         if !self.at.is_done() {
             return Step::Sweep;
@@ -129,7 +116,7 @@ impl ClearSweep {
 impl Clear {
     pub(super) fn new(acts_on_use: bool) -> Self {
         let uses = AtomicU8::new(if acts_on_use { ACTS_ON_USE } else { 0 });
-        Self { uses, epoch: AtomicU8::new(0) }
+        Self { uses, epoch: EpochParity::new() }
     }
 
     /// Returns a number that is not zero if a use of a record must do more than mark it.
@@ -148,32 +135,29 @@ impl Clear {
 
     /// Returns the parity for records that are inserted before the guard is dropped.
     #[inline]
-    pub(super) fn is_odd(&self, _guard: &Guard) -> bool {
-        // Relaxed: the grace period that follows the change orders it before later readers.
-        self.epoch.load(Ordering::Relaxed) & ODD != 0
+    pub(super) fn is_odd(&self, guard: &Guard) -> bool {
+        self.epoch.current(guard)
     }
 
     /// Returns whether a record was cleared: also after its removal, in the read side that has found
     /// it in the index.
     #[inline]
     fn has_cleared<K, V>(&self, record: &Record<K, V>) -> bool {
-        // Relaxed: as in `checks_uses`.
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        epoch & CLEARING != 0 && record.is_of_last_epoch(epoch & ODD != 0)
+        self.epoch.past().is_some_and(|past| record.is_of_epoch(past))
     }
 
     /// Begins an epoch, in which the records that are in the index are cleared.
-    fn begin(&self) {
-        // Relaxed, all: see the readers above.
-        let odd = !self.epoch.load(Ordering::Relaxed) & ODD;
-        self.epoch.store(odd | CLEARING, Ordering::Relaxed);
+    fn begin(&self) -> GracePeriod {
+        let grace_period = self.epoch.begin();
+        // Relaxed: as in `checks_uses`.
         self.uses.fetch_or(CHECKS_EPOCH, Ordering::Relaxed);
+        grace_period
     }
 
     /// Ends the clear: no record of the other parity is left.
     fn end(&self) {
-        // Relaxed, both: nothing is cleared any more, so no reader decides by these.
-        self.epoch.fetch_and(!CLEARING, Ordering::Relaxed);
+        self.epoch.end();
+        // Relaxed: no reader has a cleared record, so none decides by this.
         self.uses.fetch_and(!CHECKS_EPOCH, Ordering::Relaxed);
     }
 }
@@ -220,8 +204,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         }
         // Relaxed: a statistic.
         state.left.store(self.counters.len() as u64, Ordering::Relaxed);
-        self.clear.begin();
-        *sweep = Some(ClearSweep::new());
+        *sweep = Some(ClearSweep { phase: Phase::FirstSweep, at: Cursor::new(), grace_period: self.clear.begin() });
         true
     }
 

@@ -200,14 +200,14 @@ impl<K, V> Record<K, V> {
         matches!(self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX, ODD | ODD_RELOADING)
     }
 
-    /// Returns whether the record was inserted in the epoch before the present one, whose parity is
-    /// `is_odd`; of a removed record, whether it was cleared.
+    /// Returns whether the record was inserted in an epoch of this parity, which is past; of a
+    /// removed record, whether it was cleared.
     #[inline]
-    pub(super) fn is_of_last_epoch(&self, is_odd: bool) -> bool {
+    pub(super) fn is_of_epoch(&self, is_odd: bool) -> bool {
         let bits = self.state.bits();
         match bits >> CAUSE_SHIFT & CAUSE_MAX {
-            0 | RELOADING => is_odd,
-            ODD | ODD_RELOADING => !is_odd,
+            0 | RELOADING => !is_odd,
+            ODD | ODD_RELOADING => is_odd,
             _ => bits & MOVED != 0,
         }
     }

@@ -8,8 +8,8 @@
 //! one read side for the whole process, as in a kernel: an item names the list that it is on, so a
 //! thread that removes the item must enter the read side before it knows the list.
 //!
-//! Start at [`pin`] and [`Guard::retire`], or at [`RcuCell`] for a value that is replaced as a
-//! whole. The only public module is for `lowwater-store`:
+//! Start at [`pin`] and [`Guard::retire`], at [`RcuCell`] for a value that is replaced as a whole, or
+//! at [`EpochParity`] for a set that is cleared as a whole. The only public module is for `lowwater-store`:
 //!
 //! | module | contents |
 //! |---|---|
@@ -75,6 +75,7 @@ mod crossbeam;
 mod embedded;
 #[cfg(all(not(lowwater_loom), feature = "std", feature = "embedder"))]
 mod embedder_unused;
+mod epoch_parity;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod garbage;
 mod guard;
@@ -107,6 +108,7 @@ pub use crossbeam::{flush, start_poll, GracePeriod};
 pub use embedded::{flush, readers_left, start_poll, waiting, GracePeriod};
 #[cfg(all(not(lowwater_loom), feature = "std", feature = "embedder"))]
 pub use embedder_unused::{readers_left, waiting};
+pub use epoch_parity::EpochParity;
 pub use guard::{pin, try_pin, Guard};
 pub use heavy_fences::HeavyFences;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
