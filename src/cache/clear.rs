@@ -139,8 +139,8 @@ impl Clear {
         self.epoch.current(guard)
     }
 
-    /// Returns whether a record was cleared: also after its removal, in the read side that has found
-    /// it in the index.
+    /// Returns whether a record was cleared: also after its removal, in the read side that has
+    /// found it in the index.
     #[inline]
     fn has_cleared<K, V>(&self, record: &Record<K, V>) -> bool {
         self.epoch.past().is_some_and(|past| record.is_of_epoch(past))

@@ -50,15 +50,17 @@ use super::retired::Retired;
 /// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a
 /// [`Charged`](super::Charged) value of a cache with
 /// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values). When a cache is dropped,
-/// its retired entries are dropped at once, since no reader can have them.
+/// its retired entries are dropped at once, since no reader can have them, or with the entries that
+/// it leaves to the housekeeper.
 ///
 /// # Threads
 ///
 /// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
-/// dropped groups and compact. One of the two is the standby: when a listener or a value's drop
-/// blocks the other for 250 ms, the standby takes over the work for all other caches. These threads
-/// sleep while there is nothing to do. A runtime that watches for [pressure](Self::pressure) has
-/// one thread more, which also reads the control group at fixed intervals.
+/// dropped groups, compact, and remove what large caches leave that are cleared or dropped. One of
+/// the two is the standby: when a listener or a value's drop blocks the other for 250 ms, the
+/// standby takes over the work for all other caches. These threads sleep while there is nothing to
+/// do. A runtime that watches for [pressure](Self::pressure) has one thread more, which also reads
+/// the control group at fixed intervals.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};

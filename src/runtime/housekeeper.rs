@@ -1,6 +1,6 @@
 //! The housekeeper: a background thread that maintains all caches of a runtime. It reaps expired
-//! records, empties dropped groups, compacts sparse caches, and drops what caches that have ended
-//! have left. Its hook in the tree tells the
+//! records, empties dropped groups, compacts sparse caches, and drops the records of large caches
+//! that have ended. Its hook in the tree tells the
 //! caches about groups that end, on the thread that ends the group.
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
@@ -195,8 +195,8 @@ impl Notifier {
         self.0.notify();
     }
 
-    /// Hands over what a cache has left, to be dropped by the housekeeper. The caller's runtime must
-    /// exist: its drop is the last that drops leftovers.
+    /// Hands over what a cache has left, to be dropped by the housekeeper. The caller's runtime
+    /// must exist: its drop is the last that drops leftovers.
     pub(crate) fn drop_later(&self, leftover: Box<dyn Send>) {
         let mut state = self.0.state.lock();
         state.leftovers.push_back(leftover);

@@ -57,8 +57,8 @@ impl<T: ?Sized> VisitList<T> {
         self.state.lock().caches.insert(id.0, cache);
     }
 
-    /// Removes a cache. Waits until no thread visits the cache, unless the caller
-    /// is inside a callback: then the last thread that visits the cache may drop it. O(log caches) amortized.
+    /// Removes a cache. Waits until no thread visits the cache, unless the caller is inside a
+    /// callback: then the last thread that visits the cache may drop it. O(log caches) amortized.
     pub(super) fn remove(&self, id: MaintenanceId) {
         let mut state = self.state.lock();
         let Some(_removed) = state.caches.remove(id.0) else { return };

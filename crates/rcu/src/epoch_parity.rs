@@ -11,8 +11,8 @@
 //! then finds all past ones. A reader finds an object, and asks whether it is past, in one section,
 //! too. So after the second grace period no reader has a past object, and `end` changes no answer.
 //!
-//! A change must ensure that one load decides whether an object is past: the epoch and the mark that
-//! the last one is past are in one byte.
+//! A change must ensure that one load decides whether an object is past: the epoch and the mark
+//! that the last one is past are in one byte.
 
 use crate::guard::{pin, Guard};
 use crate::sync::atomic::{AtomicU8, Ordering};

@@ -8,8 +8,9 @@
 //! one read side for the whole process, as in a kernel: an item names the list that it is on, so a
 //! thread that removes the item must enter the read side before it knows the list.
 //!
-//! Start at [`pin`] and [`Guard::retire`], at [`RcuCell`] for a value that is replaced as a whole, or
-//! at [`EpochParity`] for a set that is cleared as a whole. The only public module is for `lowwater-store`:
+//! Start at [`pin`] and [`Guard::retire`], at [`RcuCell`] for a value that is replaced as a whole,
+//! or at [`EpochParity`] for a set that is cleared as a whole. The only public module is for
+//! `lowwater-store`:
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Dropping what caches that have ended have left.
+//! Dropping the records of large caches that have ended.
 //!
 //! A change must ensure that no lock of the housekeeper is held while a leftover is dropped: the
 //! drop runs user code, that of all keys and values in it.

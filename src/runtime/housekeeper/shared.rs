@@ -60,7 +60,7 @@ pub(super) struct HousekeeperState {
     /// Groups to be ended. Only the lease holder removes some, or changes their order: the last
     /// tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
-    /// What caches that have ended with many records have left, to be dropped.
+    /// The records of large caches that have ended, to be dropped.
     pub(super) leftovers: VecDeque<Box<dyn Send>>,
     /// There is something to do; set until the lease holder sees it.
     pub(super) is_notified: bool,
