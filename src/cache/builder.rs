@@ -19,7 +19,7 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
 use once_cell::race::OnceBox;
 
-use super::clear::Clear;
+use super::clear::state::Clear;
 use super::core::{Core, Listener, TypedFunctions, ValueFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};

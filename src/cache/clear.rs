@@ -1,8 +1,9 @@
 //! `clear` of a large cache: the records are cleared at once, and removed in the background.
 //!
-//! Each record has the parity of the *epoch* in which it was inserted ([`EpochParity`]). A clear
-//! begins an epoch. From then on the records of the last one are *cleared*: each operation treats
-//! them as expired. The housekeeper removes them, and then ends the clear.
+//! Each record has the parity of the *epoch* in which it was inserted
+//! ([`EpochParity`](lowwater_rcu::EpochParity)). A clear begins an epoch. From then on the records
+//! of the last one are *cleared*: each operation treats them as expired. The housekeeper removes
+//! them, and then ends the clear.
 //!
 //! ```text
 //!     epoch    even           odd                                                odd
@@ -16,20 +17,21 @@
 //! enters the index, and that a reader decides about a record in the section in which it has found
 //! it.
 
+pub(super) mod state;
+
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lowwater_rcu::{pin, start_poll, EpochParity, GracePeriod, Guard};
+use lowwater_rcu::pin;
 use lowwater_shrinker::CallbackScope;
-use lowwater_store::index::Cursor;
-use parking_lot::Mutex;
 
 use super::core::Core;
 use super::handle::Cache;
 use super::record::Record;
 use super::removal::RemovalCause;
 use crate::runtime::NextRun;
+use state::{ClearSweep, Step};
 
 /// The number of entries up to which `clear` removes the entries itself: about a millisecond.
 const CLEARED_AT_ONCE: usize = 4_096;
@@ -38,132 +40,8 @@ const REST: u32 = 1;
 /// Time between two checks for readers that were inside when the clear began.
 const READERS_WAIT: Duration = Duration::from_millis(10);
 
-/// The state of a cache's clears; see the module.
-pub(super) struct Clear {
-    /// Not zero if a use of a record must do more than mark it: [`ACTS_ON_USE`] for any record, or
-    /// [`CHECKS_EPOCH`].
-    uses: AtomicU8,
-    epoch: EpochParity,
-}
-
-/// The state that only clears in progress need.
-#[derive(Default)]
-pub(super) struct ClearState {
-    /// The number of cleared records that are not removed yet.
-    left: AtomicU64,
-    /// The clear in progress.
-    pub(super) sweep: Mutex<Option<ClearSweep>>,
-}
-
-/// A bit of [`Clear::uses`]: the cache is in LRU order, or has computed deadlines.
-const ACTS_ON_USE: u8 = 1;
-/// A bit of [`Clear::uses`]: records may be cleared.
-const CHECKS_EPOCH: u8 = 2;
-
-/// The progress of a clear.
-pub(super) struct ClearSweep {
-    phase: Phase,
-    /// The position of the sweep; done between two phases.
-    at: Cursor,
-    /// Begun by the clear; in the last phase, at the end of the last sweep.
-    grace_period: GracePeriod,
-}
-
-/// What a clear does at present, in this order.
-enum Phase {
-    /// Sweeps, perhaps beside inserts that have read the last epoch. So the records' memory returns
-    /// also if a reader stays inside.
-    FirstSweep,
-    /// Sweeps after the grace period.
-    LastSweep,
-    /// Waits for readers that may have found a record before its removal.
-    Ending,
-}
-
-/// The next step of a clear.
-enum Step {
-    Sweep,
-    /// The last sweep has just ended.
-    Swept,
-    /// Readers are inside.
-    Wait,
-    /// The clear has ended.
-    End,
-}
-
-impl ClearSweep {
-    fn step(&mut self) -> Step {
-        if !self.at.is_done() {
-            return Step::Sweep;
-        }
-        match self.phase {
-            Phase::LastSweep => {
-                self.phase = Phase::Ending;
-                self.grace_period = start_poll();
-                Step::Swept
-            }
-            _ if !self.grace_period.poll() => Step::Wait,
-            Phase::FirstSweep => {
-                self.phase = Phase::LastSweep;
-                self.at = Cursor::new();
-                Step::Sweep
-            }
-            Phase::Ending => Step::End,
-        }
-    }
-}
-
-impl Clear {
-    pub(super) fn new(acts_on_use: bool) -> Self {
-        let uses = AtomicU8::new(if acts_on_use { ACTS_ON_USE } else { 0 });
-        Self { uses, epoch: EpochParity::new() }
-    }
-
-    /// Returns a number that is not zero if a use of a record must do more than mark it.
-    #[inline]
-    pub(super) fn checks_uses(&self) -> u32 {
-        // Relaxed: a thread that must see a clear has synchronized with its end by other means.
-        u32::from(self.uses.load(Ordering::Relaxed))
-    }
-
-    /// Returns whether a use of any record does more than mark it: in LRU order, or with computed
-    /// deadlines.
-    #[inline]
-    pub(super) fn acts_on_use(&self) -> bool {
-        self.checks_uses() & u32::from(ACTS_ON_USE) != 0
-    }
-
-    /// Returns the parity for records that are inserted before the guard is dropped.
-    #[inline]
-    pub(super) fn is_odd(&self, guard: &Guard) -> bool {
-        self.epoch.current(guard)
-    }
-
-    /// Returns whether a record was cleared: also after its removal, in the read side that has
-    /// found it in the index.
-    #[inline]
-    fn has_cleared<K, V>(&self, record: &Record<K, V>) -> bool {
-        self.epoch.past().is_some_and(|past| record.is_of_epoch(past))
-    }
-
-    /// Begins an epoch, in which the records that are in the index are cleared.
-    fn begin(&self) -> GracePeriod {
-        let grace_period = self.epoch.begin();
-        // Relaxed: as in `checks_uses`.
-        self.uses.fetch_or(CHECKS_EPOCH, Ordering::Relaxed);
-        grace_period
-    }
-
-    /// Ends the clear: no record of the other parity is left.
-    fn end(&self) {
-        self.epoch.end();
-        // Relaxed: no reader has a cleared record, so none decides by this.
-        self.uses.fetch_and(!CHECKS_EPOCH, Ordering::Relaxed);
-    }
-}
-
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Returns whether a record was cleared; see [`Clear::has_cleared`].
+    /// Returns whether a record was cleared; see [`has_cleared`](state::Clear::has_cleared).
     #[inline]
     pub(super) fn is_cleared(&self, record: &Record<K, V>) -> bool {
         self.clear.has_cleared(record)
@@ -204,7 +82,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         }
         // Relaxed: a statistic.
         state.left.store(self.counters.len() as u64, Ordering::Relaxed);
-        *sweep = Some(ClearSweep { phase: Phase::FirstSweep, at: Cursor::new(), grace_period: self.clear.begin() });
+        *sweep = Some(ClearSweep::new(self.clear.begin()));
         true
     }
 

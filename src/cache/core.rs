@@ -22,7 +22,7 @@ use lowwater_store::{ExtendibleIndex, Slot};
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
-use super::clear::{Clear, ClearState};
+use super::clear::state::{Clear, ClearState};
 use super::compaction::state::CompactionState;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::deadline::{Deadline, Expires};
