@@ -164,6 +164,8 @@ fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u6
         .budget(ByteSize::new(entries * entry_bytes_of::<u64, u64>()))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
         .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
+        // An insert that runs out of time, as its thread was preempted, has others evict more.
+        .direct_time_max(std::time::Duration::from_secs(60))
         .build()
         .unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));
