@@ -1,7 +1,9 @@
 //! The drop of a cache: a large one is uncharged at once, and its entries are dropped later.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lowwater::{ByteSize, Cache, CallbackScope, Charged, Memcg, Runtime};
@@ -171,5 +173,53 @@ fn a_panic_of_a_value_ends_no_thread() {
     let cache = again.weigher(|_, _| ByteSize::ZERO).build().unwrap();
     fill(&cache, MANY, &dropped);
     drop(cache);
+    wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
+}
+
+/// A value that blocks the thread that drops it, until the sender is dropped.
+struct Blocks(Mutex<Receiver<()>>);
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        let _ended = self.0.lock().unwrap().recv();
+    }
+}
+
+#[test]
+fn an_insert_does_not_fail_for_what_a_dropped_cache_has_left() {
+    let runtime = runtime(ByteSize::mib(64));
+    let blocked = Cache::<u64, Arc<Blocks>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let (unblock, until) = channel();
+    let value = Arc::new(Blocks(Mutex::new(until)));
+    (0..MANY).for_each(|key| drop(blocked.insert(key, Arc::clone(&value)).unwrap()));
+    drop(value);
+    let large = || Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::kib(12)).build().unwrap();
+    let (left, next) = (large(), large());
+    (0..5_000).for_each(|key| assert!(left.insert(key, key).is_ok()));
+    drop(blocked);
+    drop(left);
+    // More than the allowance for retired bytes, a quarter of the budget.
+    (0..4_000).for_each(|key| assert!(next.insert(key, key).is_ok()));
+    drop(unblock);
+}
+
+#[test]
+fn a_functions_panic_does_not_keep_the_caches_group() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("the listener's own fault");
+        }
+    }
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let (bomb, builder) = (Bomb, Cache::builder(&runtime).name("own").weigher(|_, _| ByteSize::ZERO));
+    let listener = move |_: &u64, _: &Counted, _| {
+        let _bomb = &bomb;
+    };
+    let cache = builder.max(ByteSize::mib(16)).eviction_listener(listener).build().unwrap();
+    fill(&cache, MANY, &dropped);
+    assert_eq!(runtime.root().children().len(), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(cache))).is_err());
+    assert_eq!((usage(&runtime), runtime.root().children().len()), (ByteSize::ZERO, 0));
     wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
 }

@@ -215,6 +215,14 @@ where
                 return Err(RejectReason::NoRoom { bytes, group: root.try_path().unwrap_or_default() });
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
+                // No reader holds back what a large cache has left.
+                if runtime
+                    .registry()
+                    .first_no_reclaim_scope()
+                    .is_some_and(|_scope| runtime.housekeeper().drop_leftover())
+                {
+                    continue;
+                }
                 let (retired, allowed) = (retired.bytes(), retired.allowance());
                 return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }

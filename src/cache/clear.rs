@@ -20,7 +20,6 @@
 pub(super) mod state;
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lowwater_rcu::pin;
@@ -61,14 +60,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         record.set_cause(cause, self.is_cleared(record));
     }
 
-    /// Counts the removal of this many cleared records.
+    /// Calls `count`, which counts removals, of which this many are of cleared records.
     #[inline]
-    pub(super) fn removed_cleared(&self, cleared: u64) {
-        if let (1.., Some(state)) = (cleared, self.clear_state.get()) {
-            // Relaxed, both: a statistic. The number may be too small by inserts that the clear has
-            // overtaken.
-            let less = |left: u64| Some(left.saturating_sub(cleared));
-            let _before = state.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    pub(super) fn count_removals(&self, cleared: usize, count: impl FnOnce()) {
+        match self.clear_state.get().filter(|_| cleared > 0) {
+            None => count(),
+            Some(state) => {
+                let mut left = state.left.lock();
+                count();
+                // Zero after the last sweep, and for inserts that the clear has overtaken.
+                *left = left.saturating_sub(cleared);
+            }
         }
     }
 
@@ -80,17 +82,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         if sweep.is_some() {
             return false;
         }
-        // Relaxed: a statistic.
-        state.left.store(self.counters.len() as u64, Ordering::Relaxed);
+        *state.left.lock() = self.counters.len();
         *sweep = Some(ClearSweep::new(self.clear.begin()));
         true
     }
 
     /// Returns the number of records, without the cleared ones.
     pub(super) fn len(&self) -> usize {
-        // Relaxed: a statistic.
-        let left = self.clear_state.get().map_or(0, |state| state.left.load(Ordering::Relaxed));
-        self.counters.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX))
+        let left = self.clear_state.get().map(|state| state.left.lock());
+        self.counters.len().saturating_sub(left.map_or(0, |left| *left))
     }
 }
 
@@ -103,11 +103,16 @@ where
     /// Removes the cleared records in the next part of the index. Returns when to run next.
     pub(super) fn remove_cleared_part(&self) -> NextRun {
         let Some(state) = self.clear_state.get() else { return NextRun::WhenNotified };
+        // The removals are finished without the guard and the lock, also if the key's own code
+        // panics.
+        let mut gone = Vec::new();
         let mut current = state.sweep.lock();
         let Some(sweep) = &mut *current else { return NextRun::WhenNotified };
         match sweep.step() {
             Step::Sweep => {}
             Step::Swept => {
+                // Removals that began before the clear have not been subtracted.
+                *state.left.lock() = 0;
                 drop(current);
                 self.return_memory();
                 return NextRun::Now { rest: REST };
@@ -115,19 +120,19 @@ where
             Step::Wait => return NextRun::In(READERS_WAIT),
             Step::End => {
                 self.clear.end();
-                // Relaxed: a statistic.
-                state.left.store(0, Ordering::Relaxed);
                 *current = None;
                 return NextRun::WhenNotified;
             }
         }
-        // The removals are finished after the guard is dropped, also if the key's own code panics.
-        let mut gone = Vec::new();
         let (guard, mut cleared, here) = (pin(), Vec::new(), sweep.at.clone());
         self.index.visit(&mut sweep.at, &guard, |record| cleared.extend(self.is_cleared(record).then_some(record)));
         for record in cleared {
             let is_cleared = |there: &Record<K, V>| self.is_cleared(there);
             let taken = self.unlink_at(&here, &guard, record, is_cleared, RemovalCause::Explicit);
+            if taken.is_none() && record.is_indexed() && is_cleared(record) {
+                // Its segment was split during the search, which a key demands whose `Hash` panics.
+                sweep.at = here.clone();
+            }
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
         drop(guard);
@@ -150,9 +155,10 @@ where
     /// Stops all loads in flight, as [`remove`](Self::remove) does.
     ///
     /// When this returns, no entry that was there before is found any more, and [`len`](Self::len)
-    /// does not count them. Up to 4,096 entries are removed by this call; of more, all are removed
-    /// by the runtime's housekeeper, in about a second for a million. Until then they are charged,
-    /// and evicted where memory is needed, and count as
+    /// does not count them; [`len_of`](Self::len_of) and the bytes of [`stats`](Self::stats) do,
+    /// until they are removed. Up to 4,096 entries are removed by this call; of more, all are
+    /// removed by the runtime's housekeeper, in about a second for a million. Until then they are
+    /// charged, and evicted where memory is needed, and count as
     /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave. O(1) then, besides the
     /// loads and the keys that were evicted lately; but a call while entries of the last clear are
     /// left removes all entries itself: O(entries).

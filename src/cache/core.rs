@@ -111,7 +111,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Notifies the housekeeper.
     pub(super) notifier: Notifier,
     /// Whether the cache has ended and left its records to the housekeeper: their bytes are
-    /// uncharged, and counted as retired.
+    /// uncharged, and counted as retired until their drop begins.
     pub(super) is_left: bool,
     /// The cache's id as a shrinker, by which its metrics are labelled.
     #[cfg(feature = "metrics")]
@@ -556,8 +556,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 
     /// Finishes the removal of one record; see [`finish_removals`](Self::finish_removals).
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
-        self.counters.removed_one(cause_of(&record), record.charge());
-        self.removed_cleared(u64::from(record.was_cleared()));
+        let count = || self.counters.removed_one(cause_of(&record), record.charge());
+        self.count_removals(usize::from(record.was_cleared()), count);
         self.notify(&record);
     }
 
@@ -566,8 +566,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// no guard.
     pub(super) fn finish_removals(&self, records: &mut [Option<Handle<K, V>>], removals: &Removals) {
         // Counted before the listener is called, which may read the statistics.
-        self.counters.removed(removals);
-        self.removed_cleared(removals.cleared);
+        self.count_removals(removals.cleared, || self.counters.removed(removals));
         Slot::drop_all(records.iter_mut().filter_map(Option::take).inspect(|record| self.notify(record)));
     }
 
@@ -620,7 +619,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     fn drop(&mut self) {
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
         if self.is_left {
-            // From here on the slab counts each record that it retires.
+            // While they are dropped, the records count nowhere, as those of a small cache.
             let (_, bytes) = self.counters.len_and_bytes();
             self.notifier.retired().count().add(-(bytes.get() as i64));
             return;

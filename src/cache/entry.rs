@@ -374,7 +374,7 @@ where
                     return Ok(Computed::Kept);
                 }
                 (Op::Remove, Some(record)) => {
-                    let is_it = |there: &_| std::ptr::eq(there, record);
+                    let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && !core.is_cleared(there);
                     core.inflight.stop(hash);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
                         continue;

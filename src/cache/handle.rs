@@ -24,11 +24,11 @@ use crate::Runtime;
 /// `Drop` of a value takes. Of more than 4,096 entries, all charged to the cache's own group, none
 /// is dropped by this call: they are uncharged and count as
 /// [retired](crate::runtime::RuntimeStats::retired), and the runtime's housekeeper drops them soon,
-/// with the hasher; at the latest the drop of the runtime does. O(1) then, otherwise O(entries).
-/// Inside a callback of any cache or shrinker, in the code of a load
-/// ([`CallbackScope`](crate::CallbackScope)), or in the `Drop` of a value that such a thread drops,
-/// the drop waits for nothing: no callback of the cache begins any more, except for entries that
-/// another thread is already removing, and the last thread that works on the cache drops it.
+/// with the hasher; at the latest the drop of the runtime does, or an insert that finds no room.
+/// O(1) then, otherwise O(entries). Inside a callback of any cache or shrinker, in the code of a
+/// load ([`CallbackScope`](crate::CallbackScope)), or in the `Drop` of a value that such a thread
+/// drops, the drop waits for nothing: no callback of the cache begins any more, except for entries
+/// that another thread is already removing, and the last thread that works on the cache drops it.
 ///
 /// A cache has no capacity of its own, unless the builder sets limits. It is bounded by its groups'
 /// limits and the runtime's budget, and gives up entries, oldest unused first, when other caches or

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
-use super::core::Core;
+use super::core::{Core, ValueFunctions};
 use super::expiry::clock::Ttl;
 use crate::runtime::MaintenanceId;
 use crate::Runtime;
@@ -83,23 +83,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Leftover<K,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
-    /// Leaves the entries to the housekeeper, if there are many, and uncharges them; drops the
+    /// Leaves the entries to the housekeeper, if there are many, and uncharges them; returns the
     /// functions that the cache has captured. Does nothing if another thread may still use the
     /// core, or if the entries are not all charged to the cache's own group: then the thread with
     /// the last handle uncharges and drops them one by one.
-    fn leave_entries(&mut self) {
-        let Some(core) = Arc::get_mut(&mut self.core) else { return };
+    fn leave_entries(&mut self) -> Option<Box<ValueFunctions<K, V>>> {
+        let core = Arc::get_mut(&mut self.core)?;
         let (len, bytes) = core.counters.len_and_bytes();
         let is_simple = !*self.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
         if len <= DROPPED_AT_ONCE || !is_simple {
-            return;
+            return None;
         }
         self.group.uncharge(bytes);
         self.runtime.retired().count().add(bytes.get() as i64);
         core.is_left = true;
         let functions = core.functions.take();
         self.leftover.0 = Some(Arc::clone(&self.core));
-        drop(functions);
+        functions
     }
 }
 
@@ -113,7 +113,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         if let Some(clock) = self.runtime.clock() {
             clock.remove(self.maintenance);
         }
-        self.leave_entries();
+        // Dropped last, as it is the user's code.
+        let _functions = self.leave_entries();
         if self.owns_group {
             // Another thread may drop the core later, with the entries in it: they are charged to
             // the parent until then.

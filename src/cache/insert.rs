@@ -67,7 +67,7 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
         match (self, there) {
             (Self::Any, _) | (Self::Vacant, None) => true,
             (Self::Vacant, Some(there)) => core.is_expired(there),
-            (Self::Same(same), Some(there)) => std::ptr::eq(*same, there),
+            (Self::Same(same), Some(there)) => std::ptr::eq(*same, there) && !core.is_cleared(there),
             (Self::Same(_), None) => false,
             (Self::Load(load), there) => load.allows(there.is_none_or(|there| core.is_expired(there))),
             (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),

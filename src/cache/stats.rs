@@ -139,14 +139,14 @@ pub(super) struct Removals {
     /// Bytes that were charged for these entries.
     bytes: u64,
     /// The entries that were cleared.
-    pub(super) cleared: u64,
+    pub(super) cleared: usize,
 }
 
 impl Removals {
     /// Adds an entry that was charged `bytes`.
     #[inline]
     pub(super) fn add(&mut self, cause: RemovalCause, bytes: ByteSize, was_cleared: bool) {
-        self.cleared += u64::from(was_cleared);
+        self.cleared += usize::from(was_cleared);
         self.by_cause[place(cause)] += 1;
         self.bytes = self.bytes.wrapping_add(bytes.get());
     }

@@ -44,7 +44,6 @@ mod visit;
 use std::sync::Arc;
 use std::thread;
 
-use lowwater_base::unwind::caught;
 use lowwater_lru_core::{Memcg, OfflineHook};
 use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
@@ -173,9 +172,7 @@ impl Drop for Housekeeper {
             true => 0,
             false => threads.into_iter().filter_map(|thread| thread.join().err()).count(),
         };
-        while let Some(leftover) = self.shared.next_leftover() {
-            let _panicked = caught(|| drop(leftover));
-        }
+        while self.drop_leftover() {}
         if panicked > 0 && !thread::panicking() {
             panic!("the housekeeper thread panicked outside of any cache's code: this is a bug in lowwater");
         }

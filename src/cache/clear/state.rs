@@ -4,7 +4,7 @@
 //!
 //! A change must keep the order of the [phases](Phase).
 
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use lowwater_rcu::{start_poll, EpochParity, GracePeriod, Guard};
 use lowwater_store::index::Cursor;
@@ -23,8 +23,9 @@ pub(in crate::cache) struct Clear {
 /// The state that only clears in progress need.
 #[derive(Default)]
 pub(in crate::cache) struct ClearState {
-    /// The number of cleared records that are not removed yet.
-    pub(in crate::cache) left: AtomicU64,
+    /// The number of cleared records that count as records. Locked while both counts change, so
+    /// that their difference is exact.
+    pub(in crate::cache) left: Mutex<usize>,
     /// The clear in progress.
     pub(in crate::cache) sweep: Mutex<Option<ClearSweep>>,
 }

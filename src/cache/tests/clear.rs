@@ -211,6 +211,27 @@ fn a_copy_of_a_cleared_entry_is_cleared() {
     assert!(cache.is_empty());
 }
 
+#[test]
+fn an_entry_that_is_cleared_during_its_operation_is_seen_as_absent() {
+    let runtime = runtime();
+    let cache = cache_in(&runtime);
+    for op in [Op::Put(5), Op::Update(5), Op::Remove] {
+        fill(&cache, 1);
+        let mut seen = Vec::new();
+        let done = cache.entry(7).and_compute(|entry| {
+            seen.push(entry.map(|entry| *entry.value()));
+            if seen.len() == 1 {
+                begin(&cache);
+            }
+            op.clone()
+        });
+        assert_eq!(seen, [Some(1), None], "the operation is tried again");
+        assert!(matches!(done, Ok(Computed::Inserted | Computed::Kept)));
+        assert_eq!(cache.get(&7), if let Op::Remove = op { None } else { Some(5) });
+        finish(&cache);
+    }
+}
+
 /// A key whose comparison stops in the insert of a test.
 #[derive(Clone, Debug)]
 struct Slow(u64, Option<Arc<Stop>>);

@@ -7,6 +7,14 @@ use lowwater_base::unwind::caught;
 
 use super::lease::{Lease, LeaseLost};
 use super::shared::HousekeeperShared;
+use super::Housekeeper;
+
+impl Housekeeper {
+    /// Drops the leftover that has waited longest, on this thread. Returns false if there is none.
+    pub(crate) fn drop_leftover(&self) -> bool {
+        self.shared.next_leftover().map(|leftover| caught(|| drop(leftover))).is_some()
+    }
+}
 
 impl HousekeeperShared {
     /// Takes the leftover that has waited longest.

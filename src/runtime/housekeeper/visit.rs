@@ -54,6 +54,8 @@ impl HousekeeperShared {
     ) -> Result<Vec<MaintenanceId>, LeaseLost> {
         let (mut after, mut left_out) = (MaintenanceId(0), Vec::new());
         loop {
+            // Inserts may wait for their memory.
+            self.drop_leftovers(lease)?;
             let mut state = self.state.lock();
             let Some((id, maintenance)) = state.next_cache(after) else { return Ok(left_out) };
             after = id;
