@@ -307,11 +307,15 @@ fn a_leaked_reader() {
     caches[1].clear();
     assert!(caches[1].is_empty() && caches[1].collect() > ByteSize::mib(16));
     assert_within(&count, &runtime, 2);
-    // A cache's drop frees its retired entries at once: a reader borrows the cache, so none has
-    // them.
+    // A cache's drop frees its retired entries, and those that it leaves to the housekeeper: a
+    // reader borrows the cache, so none has them.
     drop(caches);
     drop(error);
-    assert_eq!(count.live.load(Relaxed), 0);
+    let dropped = Instant::now();
+    while count.live.load(Relaxed) > 0 {
+        assert!(dropped.elapsed() < Duration::from_secs(60), "{} live", count.live.load(Relaxed));
+        std::thread::yield_now();
+    }
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
     assert_eq!(runtime.stats().retired, ByteSize::ZERO);
 }
