@@ -223,7 +223,7 @@ fn an_entry_that_is_cleared_during_its_operation_is_seen_as_absent() {
             if seen.len() == 1 {
                 begin(&cache);
             }
-            op.clone()
+            op
         });
         assert_eq!(seen, [Some(1), None], "the operation is tried again");
         assert!(matches!(done, Ok(Computed::Inserted | Computed::Kept)));
