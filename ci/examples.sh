@@ -62,7 +62,7 @@ kill "$pid"
 
 # Examples answer --help and --json, and `replay` finds its recording from any directory.
 binaries="$(realpath "$binaries")"
-for example in own_shrinker replay containers drop_caches deferred_tail negative_flood service; do
+for example in own_shrinker replay containers drop_caches clear_and_drop deferred_tail negative_flood service; do
     "$binaries/$example" --help >/dev/null || fail "$example does not answer --help"
 done
 "$binaries/own_shrinker" --json | python3 -c '
@@ -70,6 +70,10 @@ import json, sys
 figures = json.load(sys.stdin)
 assert figures["reclaimed_bytes"] >= figures["wanted_bytes"] > 0, figures
 ' || fail "own_shrinker gave back less than wanted"
+"$binaries/clear_and_drop" --entries 10000 --caches 100 --rounds 1 --json | python3 -c '
+import json, sys
+assert all(time > 0 for time in json.load(sys.stdin).values())
+' || fail "clear_and_drop does not run"
 (cd / && "$binaries/replay" --policy default --buckets 65536 --json) | python3 -c '
 import json, sys
 assert json.loads(sys.stdin.readline())["policy"] == "default"

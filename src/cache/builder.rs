@@ -20,12 +20,13 @@ use lowwater_store::ExtendibleIndex;
 use once_cell::race::OnceBox;
 
 use super::clear::state::Clear;
-use super::core::{Core, Listener, TypedFunctions, ValueFunctions};
+use super::core::{Core, TypedFunctions};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::lifetime::Expiry;
 use super::expiry::sweep::SweepSchedule;
 use super::expiry::times::Times;
+use super::functions::{Listener, ValueFunctions};
 use super::handle::Cache;
 use super::inner::{CacheInner, Leftover, Weigher};
 use super::limits::CacheLimits;

@@ -30,10 +30,8 @@ use super::handle::Cache;
 use super::record::Record;
 use super::removal::RemovalCause;
 use crate::runtime::NextRun;
-use state::{ClearSweep, Step};
+use state::{ClearSweep, Step, REMOVED_AT_ONCE};
 
-/// The number of entries up to which `clear` removes the entries itself: about a millisecond.
-const CLEARED_AT_ONCE: usize = 4_096;
 /// Rest as a multiple of the time worked, between two parts of a sweep.
 const REST: u32 = 1;
 /// Time between two checks for readers that were inside when the clear began.
@@ -169,7 +167,7 @@ where
             // before its load was stopped.
             core.index.with(hash, &pin(), |_| false, |_| ());
         }
-        if core.counters.len() > CLEARED_AT_ONCE && core.begin_clear() {
+        if core.counters.len() > REMOVED_AT_ONCE && core.begin_clear() {
             core.notifier.notify();
         } else {
             self.retain(|_, _| false);

@@ -74,6 +74,14 @@ where
         }
     }
 
+    /// Returns the memory of removed records to the system, but for what readers hold back, and
+    /// requests a compaction.
+    pub(super) fn return_memory(&self) {
+        let _retained = self.collect();
+        self.trim();
+        self.request_compaction();
+    }
+
     /// Returns the state; none before the first request. Allocates it after that.
     fn compaction_state(&self) -> Option<&Mutex<CompactionState>> {
         // Relaxed: as in `request_compaction`.

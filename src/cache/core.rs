@@ -29,31 +29,14 @@ use super::expiry::deadline::{Deadline, Expires};
 use super::expiry::freshness::Freshness;
 use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
+use super::functions::ValueFunctions;
 use super::index_cursors::IndexCursors;
 use super::load::single_flight::InflightLoads;
-use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::{Counters, Removals};
-use crate::runtime::{HeldCharge, HeldValues, Known, Notifier, Retires};
-
-/// The callback for removed records.
-pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
-
-/// Functions of the user for single values, apart from the core, so that an empty cache is small.
-pub(super) struct ValueFunctions<K, V> {
-    pub(super) listener: Option<Listener<K, V>>,
-    pub(super) miss_cost: Option<MissCost<K, V>>,
-    /// For the times of single records.
-    pub(super) expiry: Option<Expiry<K, V>>,
-}
-
-impl<K, V> ValueFunctions<K, V> {
-    pub(super) fn is_any(&self) -> bool {
-        self.listener.is_some() || self.miss_cost.is_some() || self.expiry.is_some()
-    }
-}
+use crate::runtime::{HeldCharge, HeldValues, Notifier};
 
 /// Functions that need more of the types than the core does, of which only the builder knows.
 pub(super) struct TypedFunctions<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -587,29 +570,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 #[inline]
 pub(super) fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
     record.cause().unwrap_or(RemovalCause::Size)
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {
-    fn start_grace_period(&self, known: Known) -> bool {
-        let is_any = self.may_have_retired(known);
-        if is_any {
-            self.index.slab().seal();
-        }
-        is_any
-    }
-
-    fn drop_some(&self, entries: usize, known: Known) -> usize {
-        match self.may_have_retired(known) {
-            true => self.index.slab().drop_some(entries),
-            false => 0,
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    fn may_have_retired(&self, known: Known) -> bool {
-        known == Known::All || self.index.slab().waiting() > ByteSize::ZERO
-    }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
-use super::core::{Core, ValueFunctions};
+use super::clear::state::REMOVED_AT_ONCE;
+use super::core::Core;
 use super::expiry::clock::Ttl;
+use super::functions::ValueFunctions;
 use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
@@ -29,10 +31,6 @@ use crate::Runtime;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
-
-/// The number of entries up to which the drop of a cache drops the entries itself: some hundreds of
-/// microseconds.
-const DROPPED_AT_ONCE: usize = 4_096;
 
 /// The state that the clones of a handle share; see the module.
 pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -91,7 +89,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
         let core = Arc::get_mut(&mut self.core)?;
         let (len, bytes) = core.counters.len_and_bytes();
         let is_simple = !*self.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
-        if len <= DROPPED_AT_ONCE || !is_simple {
+        if len <= REMOVED_AT_ONCE || !is_simple {
             return None;
         }
         self.group.uncharge(bytes);

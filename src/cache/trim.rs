@@ -5,7 +5,6 @@
 //!
 //! A change must ensure that `malloc_trim` is called rarely: it locks the allocator.
 
-use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -31,20 +30,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             #[cfg(all(target_os = "linux", target_env = "gnu"))]
             lowwater_base::malloc_trim::malloc_trim(ByteSize::ZERO);
         }
-    }
-}
-
-impl<K, V, S> Core<K, V, S>
-where
-    K: Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Returns the memory of removed records to the system, but for what readers hold back, and
-    /// requests a compaction.
-    pub(super) fn return_memory(&self) {
-        let _retained = self.collect();
-        self.trim();
-        self.request_compaction();
     }
 }

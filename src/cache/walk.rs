@@ -143,8 +143,8 @@ where
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
             for (mut record, mut cause) in unwanted {
                 loop {
-                    // An expiry stops no load, and neither does a clear that has begun.
-                    if cause == RemovalCause::Explicit && !core.is_cleared(record) || !core.is_gone(record) {
+                    // An expiry stops no load.
+                    if cause == RemovalCause::Explicit || !core.is_gone(record) {
                         core.stop_load_of(&record.key);
                     }
                     if let Some((_, removal)) = core.unlink_at(&here, &guard, record, |_| true, cause) {

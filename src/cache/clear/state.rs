@@ -12,6 +12,10 @@ use parking_lot::Mutex;
 
 use crate::cache::record::Record;
 
+/// The number of entries up to which a `clear`, or the drop of the cache, removes the entries
+/// itself: in about a millisecond.
+pub(in crate::cache) const REMOVED_AT_ONCE: usize = 4_096;
+
 /// The epoch of a cache's records.
 pub(in crate::cache) struct Clear {
     /// Not zero if a use of a record must do more than mark it: [`ACTS_ON_USE`] for any record, or

@@ -56,7 +56,6 @@ impl HousekeeperShared {
 
     /// Does one part of all maintenance. Returns how long until the next part; none: when notified.
     fn work(&self, lease: Lease) -> Result<Option<Duration>, LeaseLost> {
-        self.drop_leftovers(lease)?;
         let start = Instant::now();
         let groups = self.empty_groups(lease, start)?;
         let expired = self.maintain(lease, |maintenance| maintenance.reap_expired())?;
