@@ -67,6 +67,21 @@ fn a_large_cache_is_uncharged_at_once_and_drops_its_values_later() {
     wait_until(|| runtime.stats().retired == ByteSize::ZERO);
 }
 
+/// The housekeeper may begin before this thread runs again, so there are 50 tries.
+#[test]
+fn a_large_caches_bytes_are_retired_until_the_housekeeper_begins() {
+    let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
+    let was_retired = (0..50).any(|_| {
+        let cache = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        fill(&cache, MANY, &dropped);
+        let bytes = cache.stats().bytes;
+        drop(cache);
+        runtime.stats().retired >= bytes
+    });
+    assert!(was_retired);
+    wait_until(|| runtime.stats().retired == ByteSize::ZERO);
+}
+
 #[test]
 fn the_end_of_the_runtime_drops_what_is_left() {
     let (runtime, dropped) = (runtime(ByteSize::mib(64)), Arc::new(AtomicUsize::new(0)));
