@@ -215,7 +215,7 @@ where
                 return Err(RejectReason::NoRoom { bytes, group: root.try_path().unwrap_or_default() });
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
-                // No reader holds back what a large cache has left.
+                // No reader holds back the entries that a large cache has left.
                 if runtime
                     .registry()
                     .first_no_reclaim_scope()

@@ -128,7 +128,7 @@ where
             let is_cleared = |there: &Record<K, V>| self.is_cleared(there);
             let taken = self.unlink_at(&here, &guard, record, is_cleared, RemovalCause::Explicit);
             if taken.is_none() && record.is_indexed() && is_cleared(record) {
-                // Its segment was split during the search, which a key demands whose `Hash` panics.
+                // Its segment was split during the search, and its key's `Hash` panics.
                 sweep.at = here.clone();
             }
             gone.extend(taken.and_then(|(_, removal)| removal));

@@ -56,7 +56,7 @@ use super::retired::Retired;
 /// # Threads
 ///
 /// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
-/// dropped groups, compact, and remove what large caches leave that are cleared or dropped. One of
+/// dropped groups, compact, and remove the entries of large caches after a clear or a drop. One of
 /// the two is the standby: when a listener or a value's drop blocks the other for 250 ms, the
 /// standby takes over the work for all other caches. These threads sleep while there is nothing to
 /// do. A runtime that watches for [pressure](Self::pressure) has one thread more, which also reads

@@ -192,8 +192,8 @@ impl Notifier {
         self.0.notify();
     }
 
-    /// Hands over what a cache has left, to be dropped by the housekeeper. The caller's runtime
-    /// must exist: its drop is the last that drops leftovers.
+    /// Hands a leftover over to the housekeeper, which drops it. The caller's runtime must exist:
+    /// its drop is the last that drops leftovers.
     pub(crate) fn drop_later(&self, leftover: Box<dyn Send>) {
         let mut state = self.0.state.lock();
         state.leftovers.push_back(leftover);

@@ -260,8 +260,8 @@ impl Hash for Slow {
 
 /// An insert that has read the epoch before a clear, and enters the index after it, must not
 /// survive the next clear. It may survive the first, as both are concurrent. Here the insert waits
-/// under the lock of its segment, which delays the sweep as well; the model checks of
-/// `EpochParity` show what the grace period adds.
+/// under the lock of its segment, which delays the sweep as well; for the grace period see the
+/// model checks of `EpochParity`.
 #[test]
 fn an_insert_that_a_clear_overtakes_is_cleared() {
     let runtime = runtime();
