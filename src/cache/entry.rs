@@ -339,18 +339,22 @@ where
         let hash = core.hash(&self.key);
         let (queues, root) = (&core.queues, cache.inner.runtime.root());
         let mut charged: Option<Charge> = None;
+        // Held until the operation is carried out, so that the record's memory is not reused: the
+        // same address is the same record.
+        let (mut guard, mut current) = (pin(), None);
         loop {
-            // Held until the operation is carried out, so that the record's memory is not reused:
-            // the same address is the same record.
-            let guard = pin();
-            let there = match core.find(hash, &self.key, &guard) {
-                Found::Live(record) => Some(record),
-                Found::Nothing => None,
-                Found::Expired(removal) => {
-                    drop(guard);
-                    drop(removal);
-                    continue;
-                }
+            let there = match current {
+                Some(record) => Some(record),
+                None => match core.find(hash, &self.key, &guard) {
+                    Found::Live(record) => Some(record),
+                    Found::Nothing => None,
+                    Found::Expired(removal) => {
+                        drop(guard);
+                        drop(removal);
+                        (guard, current) = (pin(), None);
+                        continue;
+                    }
+                },
             };
             let clock = &core.clock;
             let op = match there {
@@ -369,6 +373,8 @@ where
                 (Op::PutFor(value, time), _) => (value, core.clock.deadline_of(Ttl::to_live(time))),
                 (Op::Touch(time), Some(record)) => {
                     if !core.touch(hash, &guard, time, |there| std::ptr::eq(there, record)) {
+                        drop(guard);
+                        (guard, current) = (pin(), None);
                         continue;
                     }
                     return Ok(Computed::Kept);
@@ -377,6 +383,8 @@ where
                     let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && !core.is_cleared(there);
                     core.inflight.stop(hash);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
+                        drop(guard);
+                        (guard, current) = (pin(), None);
                         continue;
                     };
                     let value = record.value.clone();
@@ -427,25 +435,35 @@ where
                         cache.sweep_if_due();
                         return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                     }
-                    Err((mut back, Refusal::NotPaid)) if cache.charge_pinned(&group, back.bytes(), target.tenant) => {
+                    Err((mut back, Refusal::NotPaid, _))
+                        if cache.charge_pinned(&group, back.bytes(), target.tenant) =>
+                    {
                         back.set_paid();
                         new = back;
                     }
-                    Err((back, refusal)) => {
+                    Err((back, Refusal::FoundAnother, Some(other))) if !core.is_expired(other) => {
+                        // Not searched for again: if the key's `Eq` is inconsistent, the search
+                        // might find another record than the insert, again and again.
+                        current = Some(other);
+                        break back.into_rejected(None).key;
+                    }
+                    Err((back, refusal, _)) => {
                         // Charged outside of the read side, in which this thread would hold back
                         // the memory that it needs. Another thread may change the entry meanwhile.
                         drop(guard);
                         let bytes = back.bytes();
-                        match cache.pay(back, refusal, target) {
+                        let key = match cache.pay(back, refusal, target) {
                             Ok(paid) => {
                                 charged = Some(Charge::of_paid(group.into_owned(), bytes));
-                                break paid.into_rejected(None).key;
+                                paid.into_rejected(None).key
                             }
                             Err(Rejected { reason: Some(reason), value, .. }) => {
                                 return Err(InsertError { reason, value })
                             }
-                            Err(Rejected { reason: None, key, .. }) => break key,
-                        }
+                            Err(Rejected { reason: None, key, .. }) => key,
+                        };
+                        (guard, current) = (pin(), None);
+                        break key;
                     }
                 }
             };

@@ -61,13 +61,29 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
         matches!(self, Self::Load(_) | Self::Reload(_))
     }
 
-    /// Returns whether the precondition holds while `there` is the key's record.
+    /// Returns whether a record of the key's hash is taken for the key's record. The new key is on
+    /// the left, as the sought one in `Core::find`.
+    #[inline]
+    fn is_key_of(&self, there: &Record<K, V>, key: &K) -> bool
+    where
+        K: Eq,
+    {
+        match self {
+            // Not by the key's `Eq`: if that is inconsistent, no record might ever be the expected
+            // one.
+            Self::Same(same) => std::ptr::eq(*same, there),
+            _ => *key == there.key,
+        }
+    }
+
+    /// Returns whether the precondition holds while `there` is the key's record, by
+    /// [`is_key_of`](Self::is_key_of).
     #[inline]
     fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
         match (self, there) {
             (Self::Any, _) | (Self::Vacant, None) => true,
             (Self::Vacant, Some(there)) => core.is_expired(there),
-            (Self::Same(same), Some(there)) => std::ptr::eq(*same, there) && !core.is_cleared(there),
+            (Self::Same(_), Some(there)) => !core.is_cleared(there),
             (Self::Same(_), None) => false,
             (Self::Load(load), there) => load.allows(there.is_none_or(|there| core.is_expired(there))),
             (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),
@@ -136,8 +152,9 @@ impl<K, V> Rejected<K, V> {
 /// The replaced value, and a removal to be finished when no guard is held.
 pub(super) type Inserted<'c, 'g, K, V, S> = (Option<&'g V>, MaybeRemoval<'c, K, V, S>);
 
-/// A record that was not inserted, and the reason.
-pub(super) type Refused<K, V> = (NewRecord<K, V>, Refusal);
+/// A record that was not inserted, the reason, and the current record of the key if it was not the
+/// expected one.
+pub(super) type Refused<'g, K, V> = (NewRecord<K, V>, Refusal, Option<&'g Record<K, V>>);
 
 /// Returns the group itself, or its nearest online ancestor if it is dying.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -260,7 +277,7 @@ where
                     }
                     return Ok(has_replaced);
                 }
-                Err((back, refusal)) => {
+                Err((back, refusal, _)) => {
                     drop(guard);
                     new = self.pay(back, refusal, target)?;
                     guard = pin();
@@ -463,7 +480,7 @@ where
         Target { group, tenant, ghost }: Target<'_>,
         guard: &'g Guard,
         expect: &Expect<'_, K, V>,
-    ) -> Result<Inserted<'c, 'g, K, V, S>, Refused<K, V>> {
+    ) -> Result<Inserted<'c, 'g, K, V, S>, Refused<'g, K, V>> {
         let core: &Core<K, V, S> = &self.inner.core;
         record.set_odd(core.clear.is_odd(guard));
         let (node, expires) = (record.node(), record.deadline());
@@ -475,18 +492,16 @@ where
         if !replaces_known && !matches!(expect, Expect::Same(_)) && tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(chosen(), group, node);
         }
-        let mut refusal = Refusal::NoMemory;
+        let (mut refusal, mut another) = (Refusal::NoMemory, None);
         let mut cause = RemovalCause::Replaced;
         let (mut removal, mut owner) = (None, None);
-        // The new key is on the left, as the sought one in `Core::find`: an asymmetric `Eq` could
-        // let `and_compute` find a record that is never the expected one.
-        let is = |there: &Record<K, V>, new: &Record<K, V>| new.key == there.key;
+        let is = |there: &Record<K, V>, new: &Record<K, V>| expect.is_key_of(there, &new.key);
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
         let (mut released, mut kept) = (None, None);
         let put = core.index.insert(record, hash, guard, is, &hasher, |mut record, present| {
             let there = present.map(|(there, _)| there);
             if !expect.allows(there, core) {
-                refusal = Refusal::FoundAnother;
+                (refusal, another) = (Refusal::FoundAnother, there);
                 return Err(record);
             }
             if floor == Floor::OF_REPLACED {
@@ -560,7 +575,7 @@ where
                 Ok(((cause == RemovalCause::Replaced).then_some(&there.value), removal))
             }
             Err(InsertError::Refused(record) | InsertError::NoMemory(record) | InsertError::Indexed(record)) => {
-                Err((NewRecord { record, cost, queue, replaces_known, floor, bytes, is_paid: false }, refusal))
+                Err((NewRecord { record, cost, queue, replaces_known, floor, bytes, is_paid: false }, refusal, another))
             }
         }
     }

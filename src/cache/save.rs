@@ -221,7 +221,7 @@ where
         }
         loop {
             let guard = pin();
-            let (back, refusal) = match self.try_insert(new, hash, target, &guard, &Expect::Vacant) {
+            let (back, refusal, _) = match self.try_insert(new, hash, target, &guard, &Expect::Vacant) {
                 Ok((_, removal)) => {
                     drop(guard);
                     drop(removal);
