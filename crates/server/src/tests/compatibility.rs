@@ -45,10 +45,10 @@ impl Verdict {
 
 const HEAD: &str = "# memcached's options, commands and statistics, and this server
 
-How `lowwater-server` treats the names of memcached (its development branch of 9 July 2026, commit 2d51e364799b, with all build options). A
-name in no table is the same here; `ext_*` is each name that begins with `ext_`. [Flags](../crates/server/README.md#flags) and
-[errors of tenants with limits](OPERATING.md#more-than-one-tenant) are on other pages. `BLESS=1 cargo test -p lowwater-server compatibility`
-writes this page.
+How `lowwater-server` treats memcached's names (branch of 9 July 2026, commit 2d51e364799b). A name in no table is the
+same here; malformed lines get the replies of 1.6.18. `ext_*` is each name that begins with `ext_`.
+[Flags](../crates/server/README.md#flags) and [errors of tenants with limits](OPERATING.md#more-than-one-tenant) are on other pages.
+`BLESS=1 cargo test -p lowwater-server compatibility` writes this page.
 ";
 
 /// Beginnings of names, each shown once where all names of a table that begin so have one verdict.
