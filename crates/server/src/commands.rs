@@ -35,7 +35,8 @@ use crate::session::Session;
 use crate::version::VERSION;
 
 /// memcached's highest verbosity.
-const VERBOSITY_MAX: u32 = 3;
+#[doc(alias = "MAX_VERBOSITY_LEVEL")]
+const VERBOSITY_MAX: u32 = 2;
 
 /// Runs a command that has no data block. Returns `Break` if the connection is to be closed. The
 /// large futures of rare commands are boxed, so that a waiting connection does not reserve room for

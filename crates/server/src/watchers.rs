@@ -139,6 +139,14 @@ impl Watchers {
         WatcherCounts { watchers, sent: count(&self.sent), skipped: count(&self.skipped) }
     }
 
+    /// Sets the counts of sent and missed lines to 0.
+    pub fn reset(&self) {
+        for counter in [&self.sent, &self.skipped] {
+            // Relaxed: a statistic that guards no other memory.
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn update_watched(&self, queues: &[Queue]) {
         let watched = queues.iter().fold(EventSet::default(), |all, queue| all.union(queue.events));
         // Relaxed: the set only saves the lock when an event has no watchers.
@@ -178,6 +186,8 @@ mod tests {
         watchers.publish(Event::Eviction, "another");
         assert!(slow.try_recv().unwrap().ends_with(" another\n"), "told once");
         assert_eq!(watchers.counts(), WatcherCounts { watchers: 1, sent: QUEUE_LINES as u64 + 2, skipped: 10 });
+        watchers.reset();
+        assert_eq!(watchers.counts(), WatcherCounts { watchers: 1, sent: 0, skipped: 0 });
         drop(slow);
         watchers.publish_eviction(b"k", &value, 7);
         assert!(watchers.queues.lock().is_empty(), "a disconnected watcher is removed");

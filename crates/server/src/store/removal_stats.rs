@@ -88,6 +88,7 @@ impl RemovalStats {
             // Relaxed: a statistic that guards no other memory.
             counter.store(0, Ordering::Relaxed);
         }
+        self.watchers.reset();
     }
 
     /// Returns the counts.
