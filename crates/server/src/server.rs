@@ -29,15 +29,11 @@ use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
 use crate::timers;
-use crate::value::piece_pool::PiecePool;
+use crate::value::piece_pool::{PiecePool, POOL_SHARE};
 
 /// After a stop signal, the time in which clients can receive the replies of commands that have
 /// begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
-
-/// The pool of free pieces may hold the budget divided by this, in addition to the budget: a small
-/// part, as the pool is not charged.
-const POOL_SHARE: u64 = 16;
 
 /// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,7 +44,7 @@ use crate::traffic::connection_permit::TenantPermit;
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
-use crate::value::piece_pool::PiecePool;
+use crate::value::piece_pool::{PiecePool, POOL_SHARE};
 use crate::value::Value;
 use crate::watchers::Watchers;
 
@@ -87,8 +87,9 @@ pub struct Store {
     /// Evict values when the memory is full.
     evict: bool,
     item_bytes_max: ByteSize,
-    /// Held while the budget or a tenant's limits are checked and changed.
-    limit_changes: Mutex<()>,
+    /// The budget that was asked for: memory pressure may have lowered the present one. Locked while
+    /// the budget or a tenant's limits are checked and changed.
+    asked_budget: Mutex<ByteSize>,
     /// The counts at the last `stats reset`.
     counts_at_reset: Mutex<CountsAtReset>,
 }
@@ -135,7 +136,7 @@ impl Store {
         let (serial, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let pool = Arc::clone(pool);
         let hasher = KeyHasher::new();
-        let limit_changes = Mutex::default();
+        let asked_budget = Mutex::new(settings.budget);
         Ok(Self {
             runtime,
             cache,
@@ -150,7 +151,7 @@ impl Store {
             clock_seconds: AtomicU32::new(0),
             evict,
             item_bytes_max,
-            limit_changes,
+            asked_budget,
             counts_at_reset: Mutex::default(),
         })
     }
@@ -293,9 +294,14 @@ impl Store {
         }
     }
 
-    /// Returns the budget.
+    /// Returns the present budget, which memory pressure may have lowered.
     pub fn budget(&self) -> ByteSize {
         self.runtime.root().max()
+    }
+
+    /// Returns the budget that was asked for last.
+    pub fn asked_budget(&self) -> ByteSize {
+        *self.asked_budget.lock()
     }
 
     /// Changes the budget at once; usage above the new budget is reclaimed in the background.
@@ -304,14 +310,16 @@ impl Store {
     ///
     /// A sentence, if the tenants' `min` limits do not fit into the new budget.
     pub fn set_budget(&self, budget: ByteSize) -> Result<(), String> {
-        let _changing = self.limit_changes.lock();
+        let mut asked = self.asked_budget.lock();
         self.check_mins(budget, &[])?;
         self.runtime.set_budget(budget);
+        self.pool.set_bytes_max(budget.get() / POOL_SHARE);
+        *asked = budget;
         Ok(())
     }
 
     /// Checks the `min` limits of all tenants, after `changes`, against `budget`. The caller holds
-    /// `limit_changes`.
+    /// the lock of `asked_budget`.
     fn check_mins(&self, budget: ByteSize, changes: &[(String, Limits)]) -> Result<(), String> {
         if !self.evict {
             // Without evictions, `min` has no effect.
@@ -344,8 +352,10 @@ impl Store {
     /// A sentence, if there would be too many tenants, or if the `min` limits of all tenants do not
     /// fit into the budget.
     pub fn set_limits(&self, changes: &[(String, Limits)]) -> Result<(), String> {
-        let _changing = self.limit_changes.lock();
-        self.check_mins(self.budget(), changes)?;
+        let asked = self.asked_budget.lock();
+        // Not the present budget: under pressure a file of limits would be refused that was valid at
+        // the start.
+        self.check_mins(*asked, changes)?;
         let tenant =
             |name: &str| self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already");
         let tenants: Vec<_> = changes.iter().map(|(name, _)| tenant(name)).collect::<Result<_, _>>()?;

@@ -6,6 +6,7 @@
 //! A new administrative command gets its test here, with a client connected before the change.
 
 use super::*;
+use crate::value::piece_pool::{PIECE_BYTES, POOL_SHARE};
 
 /// Writes `count` values of 10,000 bytes, and returns how many were stored.
 fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
@@ -39,6 +40,10 @@ fn the_budget_changes_at_once() {
         assert!(changed.elapsed() < Duration::from_secs(60), "{} bytes are still in use", bytes(&mut client));
         thread::sleep(Duration::from_millis(5));
     }
+    // The free pieces of the values that left are not charged.
+    let pieces_max = (8 << 20) / POOL_SHARE as usize / PIECE_BYTES;
+    let pieces = server.server.piece_pool.len();
+    assert!(pieces <= pieces_max, "{pieces} free pieces");
     assert_eq!(write(&mut client, "again", 100), 100);
     client.exchange("cache_memlimit 16\r\n", "OK\r\n");
     assert_eq!(write(&mut client, "more", 2000), 2000);
@@ -74,6 +79,21 @@ fn min_limits_that_leave_no_room_are_refused() {
     client.exchange("cache_memlimit 16\r\n", "OK\r\n");
     client.exchange("tenant set c min=11M\r\n", "OK\r\n");
     client.exchange("cache_memlimit 8\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+}
+
+/// Memory pressure lowers the budget for a while. What was valid at the start stays valid.
+#[test]
+fn limits_are_checked_against_the_budget_that_was_asked_for() {
+    let limits = Limits { min: ByteSize::mib(6), ..Limits::default() };
+    let server = TestServer::start(|settings| settings.limits = vec![("a".into(), limits)]);
+    let mut client = server.connect();
+    server.server.store.runtime().root().set_max(ByteSize::mib(5));
+    client.exchange("tenant set b requests=500\r\n", "OK\r\n");
+    client.exchange("tenant set a min=6M\r\n", "OK\r\n");
+    for (topic, name) in [("stats", "limit_maxbytes"), ("stats settings", "maxbytes")] {
+        assert_eq!(client.stat(topic, name), (8 << 20).to_string(), "{topic}");
+    }
+    assert_eq!(client.stat("stats reclaim", "limit_maxbytes"), (5 << 20).to_string());
 }
 
 #[test]

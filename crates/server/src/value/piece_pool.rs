@@ -33,6 +33,10 @@ use super::malloc::block_bytes;
 /// Bytes in a piece: with the 8 bytes of glibc's block header, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
 
+/// The pool of free pieces may hold the budget divided by this, in addition to the budget: a small
+/// part, as the pool is not charged.
+pub const POOL_SHARE: u64 = 16;
+
 /// Buffers of this length up to a piece take a whole piece: at most an eighth is wasted.
 const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
@@ -40,7 +44,8 @@ const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 #[derive(Debug)]
 pub struct PiecePool {
     pieces: Mutex<Vec<Box<[u8]>>>,
-    pieces_max: usize,
+    /// Changed only under the lock of `pieces`.
+    pieces_max: AtomicUsize,
     /// Number of pieces that were taken and not returned, including those of evicted values that
     /// the output of a client still holds.
     outstanding: AtomicUsize,
@@ -51,9 +56,24 @@ impl PiecePool {
     pub fn new(bytes_max: u64) -> Self {
         Self {
             pieces: Mutex::default(),
-            pieces_max: bytes_max as usize / PIECE_BYTES,
+            pieces_max: AtomicUsize::new(bytes_max as usize / PIECE_BYTES),
             outstanding: AtomicUsize::new(0),
         }
+    }
+
+    /// Changes the bytes of free pieces that the pool keeps at most, and frees those above. O(free
+    /// pieces).
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        let mut pieces = self.pieces.lock();
+        // Relaxed, here and below: read and written under the lock.
+        let pieces_max = bytes_max as usize / PIECE_BYTES;
+        self.pieces_max.store(pieces_max, Ordering::Relaxed);
+        let kept = pieces.len().min(pieces_max);
+        let excess = pieces.split_off(kept);
+        pieces.shrink_to_fit();
+        drop(pieces);
+        // Outside the lock.
+        drop(excess);
     }
 
     /// Returns an empty buffer with the capacity of a piece. The caller returns it once: by
@@ -83,7 +103,7 @@ impl PiecePool {
         let mut given = given.into_iter();
         let kept = {
             let mut pieces = self.pieces.lock();
-            let (before, room) = (pieces.len(), self.pieces_max.saturating_sub(pieces.len()));
+            let (before, room) = (pieces.len(), self.room(&pieces));
             pieces.extend(given.by_ref().take(room));
             pieces.len() - before
         };
@@ -98,7 +118,7 @@ impl PiecePool {
     pub fn put_back_one(&self, piece: Box<[u8]>) {
         let freed = {
             let mut pieces = self.pieces.lock();
-            match pieces.len() < self.pieces_max {
+            match self.room(&pieces) > 0 {
                 true => {
                     pieces.push(piece);
                     None
@@ -110,6 +130,12 @@ impl PiecePool {
         drop(freed);
         // Relaxed: the count guards no other memory.
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of pieces for which the pool has room.
+    #[inline]
+    fn room(&self, pieces: &[Box<[u8]>]) -> usize {
+        self.pieces_max.load(Ordering::Relaxed).saturating_sub(pieces.len())
     }
 
     /// Returns the bytes of all pieces in use, so that a store can refuse a long value while there
@@ -209,7 +235,9 @@ mod tests {
         pool.put_back_one(last);
         assert_eq!(pool.outstanding_bytes(), 0);
         assert_eq!(pool.len(), 3);
-        for left in [2, 1, 0, 0] {
+        pool.set_bytes_max(2 * PIECE_BYTES as u64);
+        assert_eq!(pool.len(), 2);
+        for left in [1, 0, 0] {
             let piece = pool.take();
             assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
             assert_eq!(pool.len(), left);

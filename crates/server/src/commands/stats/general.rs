@@ -38,7 +38,7 @@ pub fn general(server: &Server, out: &mut Output) {
     }
     out.stat("get_expired", gone.get_expired);
     out.stat("get_flushed", gone.get_flushed);
-    out.stat("limit_maxbytes", server.store.budget().get());
+    out.stat("limit_maxbytes", server.store.asked_budget().get());
     out.stat("accepting_conns", 1);
     // Clients above `max_connections` are accepted, and then refused: the listeners are never
     // disabled.

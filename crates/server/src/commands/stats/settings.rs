@@ -12,7 +12,7 @@ use crate::server::Server;
 pub fn settings(server: &Server, out: &mut Output) {
     let settings = &server.settings;
     let addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
-    out.stat("maxbytes", server.store.budget().get());
+    out.stat("maxbytes", server.store.asked_budget().get());
     out.stat("maxconns", settings.connections_max);
     out.stat("tcpport", server.addresses.first().map_or(0, |address| address.port()));
     out.stat("udpport", 0);
