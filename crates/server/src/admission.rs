@@ -64,13 +64,15 @@ pub fn admit_store(session: &mut Session, noreply: bool) -> bool {
 /// requests, as [`admit`] does.
 fn admit_command(session: &mut Session, requests: u64, commands: CommandSet, noreply: bool) -> bool {
     let Some(refused) = refusal(session, requests, commands) else { return true };
-    session.answer(
-        noreply,
-        &match refused {
-            Refused::OverLimit(why) => format!("SERVER_ERROR {why}"),
-            Refused::Denied(why) => format!("CLIENT_ERROR {why}"),
-        },
-    );
+    answer(session, &refused, |session| {
+        session.answer(
+            noreply,
+            &match &refused {
+                Refused::OverLimit(why) => format!("SERVER_ERROR {why}"),
+                Refused::Denied(why) => format!("CLIENT_ERROR {why}"),
+            },
+        );
+    });
     false
 }
 
@@ -99,12 +101,22 @@ pub fn admit_binary_store(session: &mut Session, to: ReplyTo) -> bool {
 
 fn admit_binary_kinds(session: &mut Session, to: ReplyTo, kinds: CommandSet) -> bool {
     let Some(refused) = refusal(session, 1, kinds) else { return true };
-    let (status, why) = match refused {
+    let (status, why) = match &refused {
         Refused::OverLimit(why) => (Status::Busy, why),
         Refused::Denied(why) => (Status::AuthError, why),
     };
-    session.output.binary_error(to, status, Some(&why));
+    answer(session, &refused, |session| session.output.binary_error(to, status, Some(why)));
     false
+}
+
+/// Adds the reply about a refusal by `add`. The reply to a command above a limit is not charged: the
+/// replies to many clients that try again would otherwise use up the limit.
+fn answer(session: &mut Session, refused: &Refused, add: impl FnOnce(&mut Session)) {
+    let before = session.output.unwritten();
+    add(session);
+    if let Refused::OverLimit(_) = refused {
+        session.uncharged += session.output.unwritten() - before;
+    }
 }
 
 /// A refusal, and a sentence about it.

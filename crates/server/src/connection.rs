@@ -188,6 +188,7 @@ impl Connection {
             entry,
             permit: tenant_permit,
             received: 0,
+            uncharged: 0,
             pause: Duration::ZERO,
         };
         let mut decoder =
@@ -350,10 +351,25 @@ impl Connection {
             let read = self.read().await;
             let is_over = match self.note_read(read)? {
                 ReadOutcome::WouldBlock | ReadOutcome::Closed => true,
-                ReadOutcome::Drained | ReadOutcome::Full => self.serve_input().await?.is_break(),
+                ReadOutcome::Drained | ReadOutcome::Full => self.serve_all(started).await?.is_break(),
             };
             if is_over || started.elapsed() >= CLOSE_TIME_MAX {
                 return self.session.stream.shutdown().await;
+            }
+        }
+    }
+
+    /// Runs all complete commands in the input without pauses, unless the server has waited for
+    /// [`CLOSE_TIME_MAX`] since `started`.
+    async fn serve_all(&mut self, started: Instant) -> io::Result<ControlFlow<()>> {
+        loop {
+            self.session.pause = Duration::ZERO;
+            if self.serve_input().await?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            // Otherwise a refused command has left input behind it.
+            if self.session.pause.is_zero() || started.elapsed() >= CLOSE_TIME_MAX {
+                return Ok(ControlFlow::Continue(()));
             }
         }
     }

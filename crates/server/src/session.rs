@@ -47,6 +47,8 @@ pub struct Session {
     /// Bytes that were received since the last command, if the tenant is limited; charged with the
     /// next command.
     pub received: u64,
+    /// Bytes of the output that are not charged to the tenant: refusals of commands above a limit.
+    pub uncharged: usize,
     /// How long the connection must neither decode nor read, as its tenant is above a limit.
     pub pause: Duration,
 }
@@ -139,8 +141,10 @@ impl Session {
     /// Counts bytes that were written.
     fn note_written(&mut self, bytes: usize) {
         self.counts.add(Counter::BytesWritten, bytes as u64);
+        let uncharged = self.uncharged.min(bytes);
+        self.uncharged -= uncharged;
         if let Some(traffic) = self.limited_traffic() {
-            traffic.charge(bytes as u64);
+            traffic.charge((bytes - uncharged) as u64);
         }
     }
 

@@ -95,6 +95,25 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     assert!(!path.exists());
 }
 
+/// The limit of the tenant would delay each reply by a second.
+#[test]
+fn refused_commands_are_answered_at_shutdown() {
+    let mut server = TestServer::start(|settings| {
+        let traffic = TrafficLimits { requests: Some(1), ..TrafficLimits::default() };
+        settings.limits = vec![("default".into(), Limits { traffic, ..Limits::default() })];
+    });
+    let mut client = server.connect();
+    let refused = "SERVER_ERROR the tenant is above its limit of requests\r\n";
+    client.0.write_all(b"mn\r\nmn\r\n").unwrap();
+    client.expect(&format!("MN\r\n{refused}"));
+    client.0.write_all(&b"mn\r\n".repeat(100)).unwrap();
+    client.wait_until_received();
+    server.stop();
+    let mut replies = String::new();
+    client.0.read_to_string(&mut replies).unwrap();
+    assert_eq!(replies.split_inclusive('\n').count(), 100, "{replies}");
+}
+
 #[test]
 fn input_received_before_shutdown_is_answered() {
     for _ in 0..20 {

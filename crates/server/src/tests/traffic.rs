@@ -250,6 +250,20 @@ fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
     all.exchange("get none\r\n", "END\r\n");
 }
 
+/// Each refusal is 57 bytes, and comes once a second at most: more than the limit.
+#[test]
+fn replies_to_refused_commands_are_not_charged() {
+    let (_server, mut all, mut shop) = start(|_| {});
+    all.exchange("tenant set shop bandwidth=50\r\n", "OK\r\n");
+    let begun = Instant::now();
+    let mut admitted = 0;
+    while admitted < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{admitted} commands were admitted");
+        shop.0.write_all(b"get k\r\n").unwrap();
+        admitted += usize::from(shop.line() == "END\r\n");
+    }
+}
+
 /// The hostile tenant has four connections, and sends without waiting for replies. The requests of
 /// the other tenant run on the same thread.
 #[test]
