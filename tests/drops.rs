@@ -9,7 +9,7 @@
 
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 const ENTRIES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
@@ -29,6 +29,62 @@ impl Drop for Value {
     fn drop(&mut self) {
         DROPPED.fetch_add(1, Relaxed);
         CACHES[self.cache].get().unwrap().remove(&self.key);
+    }
+}
+
+/// Inserts itself again when it is dropped, while `is_on`.
+#[derive(Clone)]
+struct Returning(&'static Returns);
+
+struct Returns {
+    cache: OnceLock<Cache<u64, Returning>>,
+    is_on: AtomicBool,
+    collects: bool,
+    dropped: AtomicU64,
+}
+
+impl Returns {
+    const fn new(collects: bool) -> Self {
+        Self { cache: OnceLock::new(), is_on: AtomicBool::new(true), collects, dropped: AtomicU64::new(0) }
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        let Returns { cache, is_on, collects, dropped } = self.0;
+        dropped.fetch_add(1, Relaxed);
+        if is_on.load(Relaxed) {
+            let cache = cache.get().unwrap();
+            assert!(cache.entry(1).set(self.clone()).is_ok());
+            if *collects {
+                cache.collect();
+            }
+        }
+    }
+}
+
+/// Each drop retires the value that it replaces, so there is always one more to drop.
+#[test]
+fn values_that_return_when_they_are_dropped_do_not_keep_their_thread() {
+    static RETURNS: [Returns; 2] = [Returns::new(false), Returns::new(true)];
+    for returns in &RETURNS {
+        let runtime = Runtime::builder().budget(ByteSize::mib(64)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+        let new = Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        returns.cache.set(new).ok().unwrap();
+        let cache = returns.cache.get().unwrap();
+        for n in 1..=1_000_u64 {
+            cache.entry(1).set(Returning(returns)).unwrap();
+            // A few for each retired one.
+            let dropped = returns.dropped.load(Relaxed);
+            assert!(dropped <= 200 * n, "{dropped} values were dropped by {n} inserts");
+        }
+        assert!(returns.dropped.load(Relaxed) > 900);
+        returns.is_on.store(false, Relaxed);
+        cache.clear();
+        let start = std::time::Instant::now();
+        while cache.collect() > ByteSize::ZERO {
+            assert!(start.elapsed().as_secs() < 60, "{} stay", cache.collect());
+        }
     }
 }
 

@@ -15,6 +15,10 @@ use crate::rcu::GracePeriod;
 use lowwater_base::NodeId;
 use lowwater_lru_core::list::LinkLayout;
 
+/// The maximum number of ready objects that nested calls leave to an outermost one: see the module
+/// `nest`.
+pub(super) const NESTED_MAX: u32 = 64;
+
 /// A bag that takes no more objects and waits for its grace period.
 pub(super) struct Sealed {
     pub(super) bag: Bag,
@@ -51,6 +55,9 @@ pub(super) struct ThreadCache {
     /// Objects that other calls leave meanwhile to the dropping thread: see the module `nest`.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     pub(super) pending: Bag,
+    /// The number of ready objects that other calls may still leave: see the module `nest`.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    ready_max: u32,
     /// The slab's owner was dropped: an object that is retired now is dropped at once.
     pub(super) closed: bool,
 }
@@ -74,17 +81,24 @@ impl ThreadCache {
             dropping: false,
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             pending: Bag::new(),
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            ready_max: 0,
             closed: false,
         }
     }
 
     /// Returns true if the caller should drop objects of this thread cache. Otherwise leaves `some`
-    /// of them to the thread that is dropping already.
+    /// objects to the thread that is dropping already: ready ones, at most as many as the second
+    /// argument, or others, which must be dropped.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
-    pub(super) fn begin_drops(&mut self, layout: &LinkLayout, some: impl FnOnce(&mut ReadyQueue) -> Bag) -> bool {
+    pub(super) fn begin_drops(&mut self, layout: &LinkLayout, some: impl FnOnce(&mut ReadyQueue, u32) -> Bag) -> bool {
         let is_first = !core::mem::replace(&mut self.dropping, true);
-        if !is_first {
-            self.pending.append(layout, &mut some(&mut self.ready));
+        if is_first {
+            self.ready_max = NESTED_MAX;
+        } else {
+            let mut some = some(&mut self.ready, self.ready_max);
+            self.ready_max = self.ready_max.saturating_sub(some.len);
+            self.pending.append(layout, &mut some);
         }
         is_first
     }

@@ -6,6 +6,8 @@
 //! do not prolong a collection.
 
 use super::super::bag::Bag;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+use super::super::nest;
 use super::super::slotted::Slotted;
 use super::super::thread_cache::ThreadCache;
 use super::SharedSlab;
@@ -54,8 +56,10 @@ impl<T: Slotted> SharedSlab<T> {
 
     /// Drops at most `most` ready objects of a thread cache, and returns its free slots to their
     /// chunks. Returns the number of ready objects that it found, at most `most`: other threads may
-    /// drop some of them.
+    /// drop some of them. A nested call takes only few (`nest`).
     pub(super) fn empty(&self, thread_cache: &Mutex<ThreadCache>, most: usize) -> usize {
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        let most = most.min(nest::ready_max::<T>() as usize);
         // The bound of the loop: objects that other threads add from now on are left to them.
         let all = most.min(thread_cache.lock().ready.len() as usize);
         let mut left = all;
@@ -68,7 +72,7 @@ impl<T: Slotted> SharedSlab<T> {
             let batch = {
                 let mut batch = batch;
                 if batch.len != 0 {
-                    locked.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut batch, Bag::new()));
+                    locked.begin_drops(T::LAYOUT, |_, _| core::mem::replace(&mut batch, Bag::new()));
                 }
                 batch
             };

@@ -266,7 +266,7 @@ impl<T: Slotted> SharedSlab<T> {
     pub(super) unsafe fn end_all(mut bag: Bag) {
         #[cfg(all(feature = "std", not(lowwater_loom)))]
         if core::mem::needs_drop::<T>() {
-            if nest::leave_to_outer::<T>(T::LAYOUT, || core::mem::replace(&mut bag, Bag::new())) {
+            if nest::leave_to_outer::<T>(T::LAYOUT, |_| core::mem::replace(&mut bag, Bag::new())) {
                 return;
             }
             return nest::Frame::with::<T>(|frame| {

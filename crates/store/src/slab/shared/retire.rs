@@ -108,11 +108,11 @@ impl<T: Slotted> SharedSlab<T> {
         // outermost call of the thread (`nest`), which without `std` is found through the thread
         // cache.
         #[cfg(all(feature = "std", not(lowwater_loom)))]
-        if nest::leave_to_outer::<T>(T::LAYOUT, || thread_cache.ready.pop_some(T::LAYOUT, due)) {
+        if nest::leave_to_outer::<T>(T::LAYOUT, |most| thread_cache.ready.pop_some(T::LAYOUT, due.min(most as usize))) {
             return;
         }
         #[cfg(any(not(feature = "std"), lowwater_loom))]
-        if !thread_cache.begin_drops(T::LAYOUT, |passed| passed.pop_some(T::LAYOUT, due)) {
+        if !thread_cache.begin_drops(T::LAYOUT, |ready, most| ready.pop_some(T::LAYOUT, due.min(most as usize))) {
             return;
         }
         let batch = Batch::ready(T::LAYOUT, &mut thread_cache, due);
@@ -152,7 +152,7 @@ impl<T: Slotted> SharedSlab<T> {
             // SAFETY: the slab's shared part, with its thread cache, exists while the slot of the
             // object is not free.
             let mut thread_cache = unsafe { &*here }.lock();
-            if thread_cache.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut one, Bag::new())) {
+            if thread_cache.begin_drops(T::LAYOUT, |_, _| core::mem::replace(&mut one, Bag::new())) {
                 drop(thread_cache);
                 // SAFETY: the slab was dropped, so it has no readers, and there is no handle to the
                 // object; the object's slot keeps the shared part, with this thread cache, alive.
