@@ -88,8 +88,12 @@ impl Runtime {
                     has_swept = true;
                     self.sweep_retired();
                 }
-                if fits() || Instant::now() < deadline {
+                if Instant::now() < deadline || round < ROUNDS_MIN && fits() {
                     continue;
+                }
+                if fits() {
+                    // The last try follows: another thread may take the room again and again.
+                    break;
                 }
             } else if done.scanned >= scan && scan < SCAN_MAX && Instant::now() < deadline {
                 // Objects with a second chance have used it: a larger scan follows, before all
