@@ -236,6 +236,14 @@ fn caches_of_one_name_have_different_groups() {
     let below = builder(&runtime, "pages").group(&shop).low(ByteSize::kib(1)).build().unwrap();
     assert_eq!(path(&below), "/shop/cache:pages#2");
     assert!(below.group() != &taken && taken.low() == ByteSize::ZERO);
+    // All numbers that the search doubles are taken.
+    for number in (1..64).map(|power| 1_u64 << power).chain([u64::MAX]) {
+        runtime.group(&format!("hostile/cache:pages#{number}")).unwrap();
+    }
+    runtime.group("hostile/cache:pages").unwrap();
+    let hostile = runtime.group("hostile").unwrap();
+    let below = builder(&runtime, "pages").group(&hostile).low(ByteSize::kib(1)).build().unwrap();
+    assert_eq!(path(&below), "/hostile/cache:pages#3");
     // Without limits there is no group.
     let before = groups(&runtime);
     let plain = builder(&runtime, "plain").build().unwrap();

@@ -43,6 +43,8 @@ const READERS_WAIT: Duration = Duration::from_micros(100);
 /// The least number of waits for readers: on a busy machine one wait may take as long as a charge
 /// may take, and the reader may not have run yet.
 const READERS_WAITS_MIN: u32 = 8;
+/// The most leftovers of large caches that one insert drops: other threads may end caches as fast.
+const LEFTOVERS_MAX: u32 = 64;
 /// The stock that a charge far from all limits may add to its own bytes: a full stock slot, as
 /// `BATCH` in `memcg/stock.rs` of `lowwater-lru-core` says.
 const STOCK: ByteSize = ByteSize::kib(32);
@@ -202,7 +204,7 @@ where
             return Ok(());
         }
         let deadline = Instant::now() + runtime.direct_time_max();
-        let mut waits = 0;
+        let (mut waits, mut leftovers) = (0, 0);
         loop {
             let swept = sweep();
             if retired.has_room_for(bytes) {
@@ -216,11 +218,9 @@ where
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
                 // No reader holds back the entries that a large cache has left.
-                if runtime
-                    .registry()
-                    .first_no_reclaim_scope()
-                    .is_some_and(|_scope| runtime.housekeeper().drop_leftover())
-                {
+                let drop_leftover = |_scope| runtime.housekeeper().drop_leftover();
+                if leftovers < LEFTOVERS_MAX && runtime.registry().first_no_reclaim_scope().is_some_and(drop_leftover) {
+                    leftovers += 1;
                     continue;
                 }
                 let (retired, allowed) = (retired.bytes(), retired.allowance());

@@ -72,31 +72,40 @@ impl CacheLimits {
     }
 }
 
-/// Makes a group for a cache of this name, under a free number: the lowest one, unless caches with
-/// lower numbers have ended. O(log n) for n groups of the name.
+/// Makes a group for a cache of this name, under a free number. O(log n) for n groups of the name.
 fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
     loop {
-        // `taken` is 0, which no group has, or the number of a group. `group_name` leaves out
-        // number 1.
-        let (mut taken, mut free) = (0, 1);
-        while is_taken(free) {
-            (taken, free) = (free, free.saturating_mul(2));
-        }
-        while free - taken > 1 {
-            let middle = taken + (free - taken) / 2;
-            if is_taken(middle) {
-                taken = middle;
-            } else {
-                free = middle;
-            }
-        }
-        match parent.create(&group_name(cache, free)) {
+        match parent.create(&group_name(cache, free_number(is_taken))) {
             // Another thread has made a group of this name after the search: search again.
             Err(MemcgError::NameTaken) => {}
             result => return result,
         }
     }
+}
+
+/// Returns a free number: the lowest one, unless caches with lower numbers have ended. O(log n) for
+/// n numbers that are taken; O(n) if all powers of two are.
+fn free_number(is_taken: impl Fn(u64) -> bool) -> u64 {
+    // `taken` is 0, which no group has, or the number of a group. `group_name` leaves out number 1.
+    let (mut taken, mut free) = (0, 1_u64);
+    while is_taken(free) {
+        taken = free;
+        free = match free.checked_mul(2) {
+            Some(next) => next,
+            // Not by caches: the groups were made under these names.
+            None => return (1..u64::MAX).find(|number| !is_taken(*number)).unwrap_or(u64::MAX),
+        };
+    }
+    while free - taken > 1 {
+        let middle = taken + (free - taken) / 2;
+        if is_taken(middle) {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    free
 }
 
 /// The name of a cache's own group: `cache:`, the cache's name with `_` for `/` and cut to fit, and
