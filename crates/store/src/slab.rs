@@ -168,8 +168,8 @@ impl<T: Slotted> Slab<T> {
     /// Returns the bytes that remain.
     ///
     /// O(waiting objects). Inside a [`Guard`](lowwater_rcu::Guard) of this thread, objects retired
-    /// under that guard remain. Inside the `Drop` of an object of this type, the objects are
-    /// dropped after that `Drop` has returned.
+    /// under that guard remain. Inside the `Drop` of an object of this type, at most 64 objects are
+    /// dropped, after that `Drop` has returned; later calls drop the rest.
     pub fn collect(&self) -> ByteSize {
         let Some(shared) = self.shared() else { return ByteSize::ZERO };
         let stays = shared.collect(usize::MAX);

@@ -11,7 +11,7 @@ use lowwater_lru_core::NodeId;
 use lowwater_rcu::pin;
 use lowwater_store::slab::{Slab, Slot, SlotState};
 use lowwater_store::{slotted, CompressedLinks};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Far more than the stack frames that the small stack has room for. Fewer in a debug build, which
@@ -229,6 +229,40 @@ fn slabs_that_own_each_other_need_little_stack() {
         drop(row);
         assert_eq!(dropped.load(Ordering::Relaxed), SLABS);
     });
+}
+
+/// Puts an object in the slab that puts another one there when it is dropped, and so on while
+/// `is_on`.
+fn put_returning(slab: &Arc<Slab<Object<9>>>, returned: &Arc<AtomicU64>, is_on: &'static AtomicBool, collects: bool) {
+    let (again, of) = (Arc::downgrade(slab), Arc::clone(returned));
+    let slot = object(slab, move || {
+        of.fetch_add(1, Ordering::Relaxed);
+        if let Some(slab) = again.upgrade().filter(|_| is_on.load(Ordering::Relaxed)) {
+            put_returning(&slab, &of, is_on, collects);
+            if collects {
+                slab.collect();
+            }
+        }
+    });
+    drop(slot);
+}
+
+#[test]
+fn objects_that_return_when_they_are_dropped_do_not_keep_their_thread() {
+    static IS_ON: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
+    for (collects, is_on) in [false, true].into_iter().zip(&IS_ON) {
+        let (slab, returned) = (Arc::new(Slab::new()), Arc::new(AtomicU64::new(0)));
+        let puts = 1_000;
+        for n in 1..=puts {
+            put_returning(&slab, &returned, is_on, collects);
+            let returned = returned.load(Ordering::Relaxed);
+            assert!(returned <= 200 * n, "{returned} objects were dropped by {n} calls");
+        }
+        is_on.store(false, Ordering::Relaxed);
+        // One of each is waiting to be dropped.
+        let all = returned.load(Ordering::Relaxed) + puts;
+        collect_until(&slab, &returned, all);
+    }
 }
 
 /// The slab stays usable if, while an object is dropped, the drop of another one panics.

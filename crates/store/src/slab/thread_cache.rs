@@ -103,6 +103,17 @@ impl ThreadCache {
         is_first
     }
 
+    /// Returns the maximum number of ready objects that the caller may take to drop them: few if
+    /// another call is dropping.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    pub(super) fn ready_max(&self) -> u32 {
+        if self.dropping {
+            self.ready_max
+        } else {
+            u32::MAX
+        }
+    }
+
     /// Seals the open bag. `stamp` was taken after the bag's last object became unreachable.
     /// Returns true if an older bag is waiting already.
     pub(super) fn seal(&mut self, layout: &LinkLayout, stamp: GracePeriod) -> bool {

@@ -58,10 +58,15 @@ impl<T: Slotted> SharedSlab<T> {
     /// chunks. Returns the number of ready objects that it found, at most `most`: other threads may
     /// drop some of them. A nested call takes only few (`nest`).
     pub(super) fn empty(&self, thread_cache: &Mutex<ThreadCache>, most: usize) -> usize {
-        #[cfg(all(feature = "std", not(lowwater_loom)))]
-        let most = most.min(nest::ready_max::<T>() as usize);
         // The bound of the loop: objects that other threads add from now on are left to them.
-        let all = most.min(thread_cache.lock().ready.len() as usize);
+        let all = {
+            let locked = thread_cache.lock();
+            #[cfg(all(feature = "std", not(lowwater_loom)))]
+            let ready_max = nest::ready_max::<T>();
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            let ready_max = locked.ready_max();
+            most.min(ready_max.min(locked.ready.len()) as usize)
+        };
         let mut left = all;
         loop {
             let mut locked = thread_cache.lock();
