@@ -371,6 +371,7 @@ impl Connection {
             if self.session.pause.is_zero() || started.elapsed() >= CLOSE_TIME_MAX {
                 return Ok(ControlFlow::Continue(()));
             }
+            self.yield_turn().await;
         }
     }
 
