@@ -88,10 +88,13 @@ impl Runtime {
                     has_swept = true;
                     self.sweep_retired();
                 }
-                if Instant::now() < deadline || round < ROUNDS_MIN && fits() {
+                if Instant::now() < deadline {
                     continue;
                 }
                 if fits() {
+                    if round < ROUNDS_MIN {
+                        continue;
+                    }
                     // The last try follows: another thread may take the room again and again.
                     break;
                 }
