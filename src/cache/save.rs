@@ -8,13 +8,14 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use lowwater_lru_core::{Memcg, MemcgError};
-use lowwater_rcu::pin;
+use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::Cursor;
 
 use super::expiry::TICK_TIME;
 use super::handle::Cache;
 use super::insert::{Expect, NewRecord};
 use super::policy::queue::Queue;
+use super::record::Record;
 
 /// The part of a saved entry besides its key and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -120,13 +121,11 @@ where
             core.index.visit(&mut at, &guard, |record| part.push(record));
             let now = core.clock.now();
             for record in part {
+                let Some((record, owner)) = self.with_owner(record, &guard) else { continue };
                 let expires = record.deadline();
                 if core.clock.has_expired_at(expires, now) || core.is_cleared(record) {
                     continue;
                 }
-                // A record that a walk has isolated has no owner: it is about to be evicted, or
-                // between two lists.
-                let owner = core.queues.owner(record).unwrap_or_else(|| self.inner.group.clone());
                 if owner != group {
                     meta.group = self.saved_path(&owner);
                     group = owner;
@@ -143,6 +142,22 @@ where
             }
         }
         Ok(saved)
+    }
+
+    /// Returns a record of a walk and its group; `None` if the record has left the index.
+    fn with_owner<'g>(&'g self, mut record: &'g Record<K, V>, guard: &'g Guard) -> Option<(&'g Record<K, V>, Memcg)> {
+        let core = &self.inner.core;
+        loop {
+            match core.queues.owner(record) {
+                Some(owner) => return Some((record, owner)),
+                // A walk has isolated the record: it is about to be evicted, or between two lists.
+                None if record.is_indexed() => return Some((record, self.inner.group.clone())),
+                None => {}
+            }
+            // Compaction may have put a copy in its place.
+            let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten()?;
+            record = core.index.get(hash, guard, |there| there.key == record.key)?;
+        }
     }
 
     /// Inserts entries that [`save`](Self::save) has shown, in the given order. Missing groups are

@@ -259,6 +259,27 @@ fn a_use_during_a_compaction_extends_the_idle_deadline() {
 /// An entry that a walk is to remove may be moved after the walk has read it. `clear` is `retain`
 /// that keeps nothing.
 #[test]
+fn entries_that_move_during_a_save_are_saved_with_their_group() {
+    let runtime = runtime();
+    let tenant = runtime.group("tenant").unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    scattered(&cache, |n| n, |n| n);
+    left().for_each(|n| drop(cache.entry(n).group(&tenant).insert(n).unwrap()));
+    let mut keys = Vec::new();
+    let save = |key: &u64, _: &u64, meta: &crate::cache::Meta| {
+        if keys.is_empty() {
+            compact_all(&cache);
+        }
+        keys.push((*key, meta.group.clone()));
+        Ok::<(), ()>(())
+    };
+    assert_eq!(cache.save(save), Ok(ENTRIES / PARTS));
+    keys.sort();
+    let expected = left().map(|key| (key, "/tenant".to_owned()));
+    assert!(keys.into_iter().eq(expected));
+}
+
+#[test]
 fn clear_removes_entries_that_are_being_compacted() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, |n| n, |n| n);

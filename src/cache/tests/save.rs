@@ -111,6 +111,31 @@ fn a_loaded_entry_has_the_earliest_of_its_times() {
     assert!(left.is_some_and(|left| left <= 6 * second), "{left:?}");
 }
 
+/// They have been found by the walk, and are shown after the changes.
+#[test]
+fn entries_that_change_during_a_save_keep_their_group() {
+    let runtime = runtime_of(ByteSize::mib(16));
+    let (cache, tenant) = (cache_in(&runtime), runtime.group("tenant").unwrap());
+    for key in 0..100 {
+        cache.entry(key).group(&tenant).insert(vec![1]).unwrap();
+    }
+    let mut all = Vec::new();
+    let save = |key: &u64, value: &Vec<u8>, meta: &Meta| {
+        if all.is_empty() {
+            for other in (0..100).filter(|other| other != key) {
+                match other % 2 {
+                    0 => drop(cache.remove(&other).unwrap()),
+                    _ => drop(cache.insert(other, vec![2]).unwrap().unwrap()),
+                }
+            }
+        }
+        all.push((*key, value.clone(), meta.group.clone()));
+        Ok::<(), ()>(())
+    };
+    assert_eq!(cache.save(save), Ok(all.len() as u64));
+    assert!(all.iter().all(|(.., group)| group == "/tenant"), "{all:?}");
+}
+
 #[test]
 fn an_isolated_record_is_saved_for_the_caches_own_group() {
     let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
