@@ -147,8 +147,9 @@ where
     ///
     /// Also stops a load in flight of the key, such as
     /// [`get_or_insert_with`](Self::get_or_insert_with) or a [`Refresh`](super::Refresh): its value
-    /// goes to the callers that wait for it already, and is not inserted. A load that begins after
-    /// this call waits for no earlier one. Not stopped is a load that runs alone: by
+    /// goes to the callers that wait for it already, and is not inserted. The load of another key
+    /// of the same hash is stopped as well, also by an insert. A load that begins after this call
+    /// waits for no earlier one. Not stopped is a load that runs alone: by
     /// [`get_or_load_many`](Self::get_or_load_many), inside of a load of the same key or of a
     /// cycle, or while another key of the same hash is loaded.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>

@@ -189,7 +189,8 @@ impl Monitor {
     }
 
     /// Raises the level manually. If this lowers the ceiling below the group's usage, the usage
-    /// cannot grow once this returns, and falls to the ceiling in the background.
+    /// cannot grow beyond that of the last reading once this returns, and falls to the ceiling in
+    /// the background. Readings follow after 5 ms to 1 s.
     pub fn raise(&self, level: Level) {
         let now = self.shared.now();
         self.shared.state.lock().raised_by_hand(now, level);
@@ -197,7 +198,7 @@ impl Monitor {
     }
 
     /// Sets the budget: the limit for usage without pressure. If the usage is higher, it falls in
-    /// the background, and cannot grow meanwhile.
+    /// the background, and cannot grow beyond that of the last reading meanwhile.
     pub fn set_budget(&self, budget: ByteSize) {
         self.shared.state.lock().set_budget(budget);
         self.shared.poller.wake();

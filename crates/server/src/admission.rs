@@ -109,8 +109,8 @@ fn admit_binary_kinds(session: &mut Session, to: ReplyTo, kinds: CommandSet) -> 
     false
 }
 
-/// Adds the reply about a refusal by `add`. The reply to a command above a limit is not charged: the
-/// replies to many clients that try again would otherwise use up the limit.
+/// Adds the reply about a refusal by `add`. The reply to a command above a limit is not charged:
+/// the replies to many clients that try again would otherwise use up the limit.
 fn answer(session: &mut Session, refused: &Refused, add: impl FnOnce(&mut Session)) {
     let before = session.output.unwritten();
     add(session);

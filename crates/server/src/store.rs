@@ -87,8 +87,8 @@ pub struct Store {
     /// Evict values when the memory is full.
     evict: bool,
     item_bytes_max: ByteSize,
-    /// The budget that was asked for: memory pressure may have lowered the present one. Locked while
-    /// the budget or a tenant's limits are checked and changed.
+    /// The budget that was asked for: memory pressure may have lowered the present one. Locked
+    /// while the budget or a tenant's limits are checked and changed.
     asked_budget: Mutex<ByteSize>,
     /// The counts at the last `stats reset`.
     counts_at_reset: Mutex<CountsAtReset>,
@@ -353,8 +353,8 @@ impl Store {
     /// fit into the budget.
     pub fn set_limits(&self, changes: &[(String, Limits)]) -> Result<(), String> {
         let asked = self.asked_budget.lock();
-        // Not the present budget: under pressure a file of limits would be refused that was valid at
-        // the start.
+        // Not the present budget: under pressure a file of limits would be refused that was valid
+        // at the start.
         self.check_mins(*asked, changes)?;
         let tenant =
             |name: &str| self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already");

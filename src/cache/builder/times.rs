@@ -19,8 +19,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// [`time_to_idle`](Self::time_to_idle), an entry expires by the time that ends first.
     ///
     /// Deadlines are rounded up: by less than 8 ms, or by less than a second for a time that
-    /// exceeds 20 days. So an entry with a time of zero may be found for some milliseconds. A time
-    /// that exceeds 34 years counts as unlimited.
+    /// exceeds 20 days. So an entry with a time of zero may be found for some milliseconds. A
+    /// deadline more than 34 years after the start of the process's first clock, or after the 0 of
+    /// a manual clock, counts as none.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
@@ -32,7 +33,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// A use is one that eviction counts: [`Cache::get`], and not [`Cache::peek`]. A use writes to
     /// the entry only if some part of the idle time has passed since the last write: at most a
-    /// tenth, or 12 ms if that is more.
+    /// tenth, or 12 ms if that is more. An exception are entries that are inserted when no entry of
+    /// the cache has been due for 16,000 times their idle time (four hours for a second): until the
+    /// next sweep, uses do not extend their time.
     ///
     /// With a [`time_to_live`](Self::time_to_live), uses extend an entry's deadline up to that time
     /// after its insert, and not beyond. The ends of the times to live take four bytes for each
@@ -92,7 +95,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// Sets a function for the times of single entries, from their keys and values. It is called
-    /// for each entry that is inserted, before the insert, and for each use of an entry.
+    /// for each entry that is inserted, before the insert, and for each lookup that counts as a
+    /// use. It is not called where the caller gives a time ([`Cache::touch`],
+    /// [`Op::Touch`](crate::cache::Op::Touch), [`Op::PutFor`](crate::cache::Op::PutFor),
+    /// [`Cache::load`]), and not for a stale value.
     ///
     /// [`Lifetime::Unchanged`] leaves the deadline as it is, and gives a new entry the time of
     /// [`time_to_live`](Self::time_to_live) or [`time_to_idle`](Self::time_to_idle), if the cache

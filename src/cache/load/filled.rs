@@ -36,7 +36,7 @@ pub enum Origin {
     /// it.
     Shared,
     /// This caller loaded it, and the cache did not take it, because the entry was inserted,
-    /// replaced or removed meanwhile.
+    /// replaced or removed meanwhile, or another entry whose key has the same hash.
     Outrun,
     /// This caller loaded it, and the cache rejected it, for this reason. The next caller loads it
     /// again; after a reload the old value stays, if it is not past its last use.

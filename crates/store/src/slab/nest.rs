@@ -12,8 +12,8 @@
 //! one call may be nested in another for each slab, and for each of its thread caches if a thread
 //! moves between processors.
 //!
-//! As each call that retires an object, a nested one takes objects that are ready to be dropped; but
-//! all calls that are nested in one take only
+//! As each call that retires an object, a nested one takes objects that are ready to be dropped;
+//! but all calls that are nested in one take only
 //! [`NESTED_MAX`](super::thread_cache::NESTED_MAX). An object that retires another one in its
 //! `Drop`, as a value does that replaces itself, would otherwise keep its thread for ever. Objects
 //! above the bound stay ready, and later calls drop them.
