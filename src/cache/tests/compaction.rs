@@ -264,7 +264,7 @@ fn entries_that_move_during_a_save_are_saved_with_their_group() {
     let tenant = runtime.group("tenant").unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, |n| n, |n| n);
-    left().for_each(|n| drop(cache.entry(n).group(&tenant).insert(n).unwrap()));
+    left().for_each(|n| assert!(cache.entry(n).group(&tenant).insert(n).is_ok()));
     let mut keys = Vec::new();
     let save = |key: &u64, _: &u64, meta: &crate::cache::Meta| {
         if keys.is_empty() {
