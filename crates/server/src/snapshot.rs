@@ -26,7 +26,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chunk::{ChunkReader, ChunkWriter, ReadError};
-use item::SavedItem;
+use item::{SavedItem, SERIAL_END};
 
 use crate::protocol::item::{KEY_BYTES_MAX, STORED_KEY_BYTES_MAX};
 use crate::server::Server;
@@ -111,7 +111,7 @@ fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
 }
 
 fn write(store: &Store, left_max: Option<Duration>, to: impl Write) -> io::Result<u64> {
-    let mut chunks = ChunkWriter::new(to, unix_millis())?;
+    let mut chunks = ChunkWriter::new(to, unix_millis(), store.last_serial())?;
     let saved = store.save(left_max, |value, left, heat| {
         item::encode(value, left, heat, chunks.item());
         chunks.end_item()
@@ -126,8 +126,17 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
     // `-I` bounds an item with the key that the client has sent: a tenant's name may be before it.
     let item_bytes_max = store.item_bytes_max() + STORED_KEY_BYTES_MAX - KEY_BYTES_MAX;
     let outcome = ChunkReader::new(from).and_then(|mut chunks| {
-        let away = Duration::from_millis(unix_millis().saturating_sub(chunks.saved_millis()));
-        while let Some(chunk) = chunks.next()? {
+        let (saved_millis, last_serial) = (chunks.saved_millis(), chunks.last_serial());
+        loop {
+            let chunk = chunks.next()?;
+            if !(..SERIAL_END).contains(&last_serial) {
+                Err(chunk::damaged("the last CAS number"))?;
+            }
+            // The numbers of values that have left are not given out again either.
+            store.raise_serial(last_serial);
+            let Some(chunk) = chunk else { break };
+            // The times left are those at the begin of the save. A load takes time as well.
+            let away = Duration::from_millis(unix_millis().saturating_sub(saved_millis));
             let mut items = Vec::new();
             let mut rest = chunk;
             while !rest.is_empty() {

@@ -1,12 +1,12 @@
 //! The file of a snapshot: a header, chunks of values, and an empty chunk at the end.
 //!
 //! ```text
-//!   header   magic, 8 bytes | time of the save, in milliseconds since 1970, 8 bytes
+//!   header   magic, 8 bytes | time of the save, in milliseconds since 1970, 8 bytes | last CAS number, 8 bytes
 //!   chunk    length, 4 bytes | checksum, 8 bytes | that many bytes of values
 //! ```
 //!
 //! Numbers are little-endian. The checksum is that of the chunk, of all chunks before it and of the
-//! time, so neither a damaged nor a missing chunk goes unnoticed.
+//! header's numbers, so neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
 //! not misread. A change must ensure that reading a damaged file allocates memory in proportion to
@@ -14,7 +14,7 @@
 
 use std::io::{self, Read, Write};
 
-const MAGIC: &[u8; 8] = b"lowwate1";
+const MAGIC: &[u8; 8] = b"lowwate2";
 /// The bytes of the magic number that all versions have in common; the version follows.
 const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
 /// A chunk ends with the value that makes it this long.
@@ -43,6 +43,7 @@ pub struct ChunkWriter<W> {
 pub struct ChunkReader<R> {
     from: R,
     saved_millis: u64,
+    last_serial: u64,
     chunk: Vec<u8>,
     sum: Checksum,
 }
@@ -85,12 +86,14 @@ pub fn damaged(what: &str) -> io::Error {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Begins a file that is saved at this time.
-    pub fn new(mut to: W, saved_millis: u64) -> io::Result<Self> {
+    /// Begins a file that is saved at this time, after the last serial number was given out.
+    pub fn new(mut to: W, saved_millis: u64, last_serial: u64) -> io::Result<Self> {
         let mut sum = Checksum(FNV_OFFSET);
         to.write_all(MAGIC)?;
-        to.write_all(&saved_millis.to_le_bytes())?;
-        sum.add(&saved_millis.to_le_bytes());
+        for number in [saved_millis, last_serial] {
+            to.write_all(&number.to_le_bytes())?;
+            sum.add(&number.to_le_bytes());
+        }
         Ok(Self { to, chunk: Vec::new(), sum })
     }
 
@@ -130,7 +133,7 @@ impl<W: Write> ChunkWriter<W> {
 impl<R: Read> ChunkReader<R> {
     /// Reads the header.
     pub fn new(mut from: R) -> Result<Self, ReadError> {
-        let (mut magic, mut saved) = ([0; 8], [0; 8]);
+        let mut magic = [0; 8];
         match from.read_exact(&mut magic) {
             Ok(()) if magic == *MAGIC => {}
             Ok(()) if magic.starts_with(MAGIC_OF_ALL) => {
@@ -139,15 +142,26 @@ impl<R: Read> ChunkReader<R> {
             Err(why) if why.kind() != io::ErrorKind::UnexpectedEof => return Err(ReadError::Unreadable(why)),
             Ok(()) | Err(_) => return Err(ReadError::Foreign("it is no file of saved values")),
         }
-        from.read_exact(&mut saved)?;
         let mut sum = Checksum(FNV_OFFSET);
-        sum.add(&saved);
-        Ok(Self { from, saved_millis: u64::from_le_bytes(saved), chunk: Vec::new(), sum })
+        let mut number = || -> io::Result<u64> {
+            let mut bytes = [0; 8];
+            from.read_exact(&mut bytes)?;
+            sum.add(&bytes);
+            Ok(u64::from_le_bytes(bytes))
+        };
+        let (saved_millis, last_serial) = (number()?, number()?);
+        Ok(Self { from, saved_millis, last_serial, chunk: Vec::new(), sum })
     }
 
     /// Returns the time of the save, in milliseconds since 1970.
     pub fn saved_millis(&self) -> u64 {
         self.saved_millis
+    }
+
+    /// Returns the last serial number that the saving server has given out. To be used after the
+    /// first chunk has been read, whose checksum covers it.
+    pub fn last_serial(&self) -> u64 {
+        self.last_serial
     }
 
     /// Returns the next chunk; `None` after the last one.
@@ -179,7 +193,7 @@ mod tests {
 
     fn file(items: &[&[u8]]) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut chunks = ChunkWriter::new(&mut file, 77).unwrap();
+        let mut chunks = ChunkWriter::new(&mut file, 77, 88).unwrap();
         for item in items {
             chunks.item().extend_from_slice(item);
             chunks.end_item().unwrap();
@@ -190,7 +204,7 @@ mod tests {
 
     fn read(file: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut chunks = ChunkReader::new(file)?;
-        assert_eq!(chunks.saved_millis(), 77);
+        assert_eq!((chunks.saved_millis(), chunks.last_serial()), (77, 88));
         let mut all = Vec::new();
         while let Some(chunk) = chunks.next()? {
             all.extend_from_slice(chunk);
@@ -205,7 +219,7 @@ mod tests {
         let large = vec![7; CHUNK_BYTES + 1];
         let two = file(&[&large, b"rest"]);
         assert!(read(&two).unwrap() == [&large[..], b"rest"].concat());
-        assert_eq!(two.len(), 16 + 3 * 12 + large.len() + 4);
+        assert_eq!(two.len(), 24 + 3 * 12 + large.len() + 4);
     }
 
     #[test]
@@ -214,7 +228,7 @@ mod tests {
         for at in (0..60).chain([good.len() - 13, good.len() - 5]) {
             let mut bad = good.clone();
             bad[at] ^= 1;
-            // The time of the save is a part of the checksum.
+            // The header's numbers are a part of the checksum.
             let outcome = ChunkReader::new(&bad[..]).and_then(|mut chunks| {
                 while chunks.next()?.is_some() {}
                 Ok(())
@@ -228,7 +242,7 @@ mod tests {
         }
         // A chunk is missing.
         let one = file(&[&vec![1; CHUNK_BYTES], b"more"]);
-        let without = [&one[..16], &one[16 + 12 + CHUNK_BYTES..]].concat();
+        let without = [&one[..24], &one[24 + 12 + CHUNK_BYTES..]].concat();
         assert!(read(&without).is_err());
     }
 }

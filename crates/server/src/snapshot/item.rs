@@ -30,7 +30,7 @@ const EXPIRES: u8 = 1 << 5;
 
 /// Serial numbers in a file are below this, so that the numbers of later stores, which are larger,
 /// do not overflow.
-const SERIAL_END: u64 = 1 << 63;
+pub const SERIAL_END: u64 = 1 << 63;
 
 /// A value that was decoded. Its fields are those of the layout.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! and counted, and never ends the load.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::cache::{Loaded, Meta, Op};
 
@@ -27,15 +27,15 @@ const LEFT_MIN: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct LoadedValue {
     pub value: Value,
-    /// The time that was left to it when it was saved; `None`: it does not expire.
+    /// The time that was left to it when the save began; `None`: it does not expire.
     pub left: Option<Duration>,
     /// The use count: see [`Meta::heat`].
     pub heat: u8,
 }
 
 impl Store {
-    /// Calls `save` for each value, with the time left to it, at most `left_max`, and its use
-    /// count, the least used first, and returns the number of values. `save` runs while the cache
+    /// Calls `save` for each value, with the time that was left to it when this call began, at most
+    /// `left_max`, and its use count, the least used first, and returns the number of values. `save` runs while the cache
     /// is pinned, as for [`Cache::save`](lowwater::Cache::save).
     ///
     /// One walk notes the hash and the use count of each value, and each value is then looked up:
@@ -50,6 +50,7 @@ impl Store {
         left_max: Option<Duration>,
         mut save: impl FnMut(&Value, Option<Duration>, u8) -> Result<(), E>,
     ) -> Result<u64, E> {
+        let begun = Instant::now();
         let mut hashes: [Vec<KeyHash>; HEATS] = Default::default();
         self.cache.save(|hash, value, meta| {
             if self.is_live(value) {
@@ -67,7 +68,8 @@ impl Store {
                     if let Some(there) = current.filter(|there| self.is_live(there.value())) {
                         // A time that is rounded down to zero would mean that the value has
                         // expired.
-                        let left = [there.time_left(), left_max].into_iter().flatten().min();
+                        let left = there.time_left().map(|left| left.saturating_add(begun.elapsed()));
+                        let left = [left, left_max].into_iter().flatten().min();
                         let left = left.map(|left| left.max(LEFT_MIN));
                         outcome = save(there.value(), left, heat);
                         saved += 1;
@@ -99,15 +101,26 @@ impl Store {
         self.item_bytes_max.get() as usize
     }
 
-    /// Loads values in this order, `away` after they were saved. Each is charged to its key's
+    /// Ensures that later serial numbers are higher than `serial`.
+    pub fn raise_serial(&self, serial: u64) {
+        // Relaxed: no value is stored meanwhile, and the serial number guards no other memory.
+        self.serial.fetch_max(serial, Ordering::Relaxed);
+    }
+
+    /// Returns the last serial number that was given out.
+    pub fn last_serial(&self) -> u64 {
+        // Relaxed: the caller has ended all connections.
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// Loads values in this order, `away` after the save of them began. Each is charged to its key's
     /// tenant, which is created if it does not exist. If the server does not evict, a value without
     /// room is refused. Values that are stored later get higher serial numbers.
     pub fn load(&self, values: impl Iterator<Item = LoadedValue>, away: Duration) -> Loaded {
         let mut groups = std::collections::HashMap::new();
         let mut without_room = 0;
         let mut loaded = self.cache.load(values.filter_map(|LoadedValue { value, left, heat }| {
-            // Relaxed: no value is stored meanwhile, and the serial number guards no other memory.
-            self.serial.fetch_max(value.serial(), Ordering::Relaxed);
+            self.raise_serial(value.serial());
             let tenant = self.tenants.for_key(value.key());
             if !self.has_room(&tenant, &value) {
                 without_room += 1;
