@@ -5,7 +5,7 @@
 //! A change must ensure that a client of such a port cannot leave its namespace.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 #[cfg(unix)]
@@ -55,8 +55,11 @@ impl Listener {
                         "cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)"
                     )
                 };
-                let addresses = lookup_host(address).await.map_err(refused)?;
-                bind_each(addresses).await.map_err(refused)?.into_iter().map(Socket::Tcp).collect()
+                let sockets = match address.strip_prefix("*:") {
+                    Some(port) => bind_all(port).await,
+                    None => bind_each(lookup_host(address).await.map_err(refused)?).await,
+                };
+                sockets.map_err(refused)?.into_iter().map(Socket::Tcp).collect()
             }
             #[cfg(unix)]
             Endpoint::Unix { path, mode } => {
@@ -191,6 +194,19 @@ async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Ve
     match missing {
         Some(why) if listeners.is_empty() => Err(why),
         _ => Ok(listeners),
+    }
+}
+
+/// Binds all addresses of this system: of IPv6, which take IPv4's connections as well, or of IPv4
+/// where there is no IPv6. The port was parsed before.
+async fn bind_all(port: &str) -> io::Result<Vec<TcpListener>> {
+    let port = port.parse().map_err(io::Error::other)?;
+    let [v6, v4] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
+    match bind_each([v6].into_iter()).await {
+        Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {
+            bind_each([v4].into_iter()).await
+        }
+        outcome => outcome,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Addresses to listen on, each for all tenants or for one.
 //!
-//! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`. A tag in front restricts the
+//! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`; the host `*` is all addresses. A tag in front restricts the
 //! clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`, or in the form of later
 //! memcached versions, `tag[shop]:127.0.0.1:11212`.
 //!
@@ -74,7 +74,11 @@ pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     let (host, own_port) = if is_v6(text) {
         (format!("[{text}]"), None)
     } else if let Some((host, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        (format!("[{host}]"), rest.strip_prefix(':'))
+        let own_port = rest.strip_prefix(':');
+        if own_port.is_none() && !rest.is_empty() {
+            return Err(format!("{flag}: {rest:?} in {text:?} is not a port"));
+        }
+        (format!("[{host}]"), own_port)
     } else {
         match text.split_once(':') {
             Some((host, own_port)) => (host.to_owned(), Some(own_port)),
@@ -102,6 +106,7 @@ mod tests {
             ("tag_shop_:127.0.0.1:7", Some("shop"), "127.0.0.1:7"),
             ("tag[shop]:[::1]:7", Some("shop"), "[::1]:7"),
             ("tag_my_shop_:localhost", Some("my_shop"), "localhost:11211"),
+            ("*", None, "*:11211"),
             ("tagged.example", None, "tagged.example:11211"),
         ] {
             let listen = ListenAddress::parse(text, 11211, b':').unwrap();
@@ -120,7 +125,9 @@ mod tests {
             assert_eq!((listen.is_plain, listen.endpoint), (true, Endpoint::Tcp("127.0.0.1:7".into())), "{text}");
             assert_eq!(listen.tenant.as_deref(), text.contains("tag").then_some("a"));
         }
-        for text in ["tag_default_:localhost", "tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
+        for text in
+            ["tag_default_:localhost", "tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", "[::1]7", ""]
+        {
             assert!(ListenAddress::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
         }
     }
