@@ -26,8 +26,8 @@ struct MemoryTree {
     next: u64,
     /// The names in each directory, by the directory's inode.
     directories: HashMap<u64, BTreeMap<Box<[u8]>, InodeInfo>>,
-    /// The number of names of each inode but the root.
-    links: HashMap<u64, u64>,
+    /// The number of names of each inode but the root, and its kind.
+    links: HashMap<u64, (u64, Kind)>,
 }
 
 /// The inode of the root directory.
@@ -89,7 +89,7 @@ impl MemoryTree {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         self.directory(dir)?.remove(name.bytes());
-        let links = self.links.get_mut(&node.inode).map_or(0, |links| {
+        let links = self.links.get_mut(&node.inode).map_or(0, |(links, _)| {
             *links -= 1;
             *links
         });
@@ -121,7 +121,7 @@ impl Backend for Memory {
         }
         names.insert(name.bytes().into(), node);
         tree.next += 1;
-        tree.links.insert(node.inode, 1);
+        tree.links.insert(node.inode, (1, kind));
         if kind == Kind::Directory {
             tree.directories.insert(node.inode, BTreeMap::new());
         }
@@ -150,12 +150,13 @@ impl Backend for Memory {
 
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
         let mut tree = self.tree.lock();
-        let names = tree.directory(dir)?;
-        if names.contains_key(name.bytes()) {
+        if tree.directory(dir)?.contains_key(name.bytes()) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        names.insert(name.bytes().into(), InodeInfo { inode: file, kind: Kind::File });
-        *tree.links.entry(file).or_insert(1) += 1;
+        let (links, kind) = tree.links.get_mut(&file).ok_or(io::ErrorKind::NotFound)?;
+        *links += 1;
+        let node = InodeInfo { inode: file, kind: *kind };
+        tree.directory(dir)?.insert(name.bytes().into(), node);
         Ok(())
     }
 
@@ -187,6 +188,6 @@ mod tests {
         assert_eq!(memory.read_dir(dir.inode).unwrap().len(), 1);
         // The count of names is unchanged: the file is there until the second one is removed.
         memory.remove(ROOT, name(b"file")).unwrap();
-        assert_eq!(memory.tree.lock().links.get(&file.inode), Some(&1));
+        assert_eq!(memory.tree.lock().links.get(&file.inode), Some(&(1, Kind::File)));
     }
 }
