@@ -186,7 +186,6 @@ impl Mount {
             }
             let flags = found.flags();
             let kind = kind_of(flags);
-            let next = next_component(rest)?;
             let Some(kind) = kind else {
                 if found.seq.retry(seq) {
                     return Ok(RcuWalk::Retry);
@@ -194,7 +193,7 @@ impl Mount {
                 found.mark_referenced();
                 return Ok(RcuWalk::Negative);
             };
-            match next {
+            match next_component(rest)? {
                 None => {
                     if !rest.is_empty() && kind != Kind::Directory {
                         return Ok(RcuWalk::Retry);

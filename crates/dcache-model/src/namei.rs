@@ -147,10 +147,11 @@ impl Mount {
     fn link_at(&self, file: &DentryRef<'_>, new: &[u8]) -> Result<DentryRef<'_>, ErrorKind> {
         let (dir, name) = self.lookup_parent(new)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
-        let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         if new.ends_with(b"/") {
-            return Err(ErrorKind::NotFound);
+            // Not found, whether that is cached or not.
+            return self.lookup_positive(&dir.dentry, name).and(Err(ErrorKind::AlreadyExists));
         }
+        let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         self.sb.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))

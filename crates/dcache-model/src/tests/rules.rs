@@ -477,6 +477,35 @@ fn a_dying_negative_is_not_found_after_an_invalidation() {
 }
 
 #[test]
+fn results_do_not_depend_on_what_is_cached() {
+    let fixture = Fixture::new(16, Unbounded);
+    let mount = &fixture.mount;
+    for behind in [&[b'a'; 300][..], b"a\0"] {
+        let path = [b"/missing/", behind].concat();
+        for _ in 0..2 {
+            assert!(mount.lookup(&path).unwrap().is_none());
+        }
+    }
+    let file = mount.create(b"/file").unwrap();
+    fixture.memory.create_path(b"/there", Kind::File).unwrap();
+    for path in [&b"/file/"[..], b"/there/"] {
+        assert!(matches!(mount.link(b"/file", path).unwrap_err().kind(), ErrorKind::AlreadyExists), "{path:?}");
+    }
+    assert!(matches!(mount.link(b"/file", b"/vacant/").unwrap_err().kind(), ErrorKind::NotFound));
+    drop(file);
+    fixture.assert_valid();
+}
+
+#[test]
+fn a_link_has_the_kind_of_its_file() {
+    let fixture = Fixture::new(16, Unbounded);
+    fixture.memory.create_path(b"/tty", Kind::Other).unwrap();
+    assert_eq!(fixture.mount.link(b"/tty", b"/tty2").unwrap().kind(), Kind::Other);
+    assert!(fixture.mount.invalidate(b"/tty2").unwrap());
+    assert_eq!(fixture.mount.stat(b"/tty2").unwrap().unwrap().kind, Kind::Other);
+}
+
+#[test]
 fn an_invalidated_name_is_looked_up_in_the_backend_again() {
     let fixture = Fixture::new(16, Unbounded);
     drop(fixture.mount.mkdir(b"/d").unwrap());
