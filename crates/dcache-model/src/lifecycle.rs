@@ -187,18 +187,22 @@ impl DcacheCore {
             if let Err(error) = list.add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
                 dentry.update_flags(&mut locked, flag::LRU_LIST, 0, &self.counters);
                 drop(error);
-                (keep, is_new_negative) = (false, false);
+                keep = false;
             }
         }
-        drop(locked);
-        if is_new_negative {
-            self.negatives.negative_added(self, sb, dentry);
+        if keep {
+            drop(locked);
+            if is_new_negative {
+                self.negatives.negative_added(self, sb, dentry);
+            }
+            return None;
         }
-        if keep || !dentry.count.kill() {
+        // Under the lock, as in `kill_unused`.
+        if !dentry.count.kill() {
             return None;
         }
         let mut delta = CounterDelta::default();
-        let parent = self.kill(sb, dentry, dentry.lock(), &mut delta);
+        let parent = self.kill(sb, dentry, locked, &mut delta);
         self.counters.add(dentry.addr(), delta);
         parent
     }

@@ -303,10 +303,14 @@ impl DcacheCore {
     /// A child with another user stays. If that user is a concurrent `shrink_tree`, which has the
     /// child on its stack, that call kills it.
     fn kill_unused(&self, sb: &SuperBlock, parent: &Dir, at: u32, child: &Arc<Dentry>) -> bool {
+        // Under the lock: RCU-walk finds a dead dentry until it is unhashed, and a lookup with
+        // locks does not find it, but waits for the lock.
+        let locked = child.lock();
         if child.count.kill() {
-            self.kill_and_put_parent(sb, child, child.lock());
+            self.kill_and_put_parent(sb, child, locked);
             return true;
         }
+        drop(locked);
         // Another thread may be killing the child, or have frozen it. When it is done, the slot is
         // empty or holds another child, or the child has users again.
         if child.count.users().is_none() {
