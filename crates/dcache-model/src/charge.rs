@@ -92,7 +92,8 @@ impl DcacheCore {
         for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {
                 let mut left = SCAN_BATCH;
-                let freed = self.scan_dentries(sb, memcg, node, &mut left);
+                // A memcg that has ended has its dentries on its ancestor's lists.
+                let freed = self.scan_dentries(sb, &memcg.nearest_online(), node, &mut left);
                 if freed > 0 && memcg.try_charge(ByteSize::new(bytes)).is_ok() {
                     return true;
                 }

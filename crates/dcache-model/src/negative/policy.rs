@@ -30,8 +30,8 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Returns the most negatives that one memcg keeps on one node at rest, in a cache with these
-    /// inputs; `None` if there is no bound. While threads work, each may add one more.
+    /// Returns the most negatives of one mount that one memcg keeps on one node at rest, in a cache
+    /// with these inputs; `None` if there is no bound. While threads work, each may add one more.
     ///
     /// When the bound falls below the current number, because positives were freed, no single
     /// lookup trims the whole excess. Each lookup that adds a negative kills more than one, up to a

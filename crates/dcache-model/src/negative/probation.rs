@@ -39,9 +39,11 @@ use super::trim::{trim_batch, NewNegative};
 #[doc(alias = "segmented LRU")]
 #[derive(Clone, Copy, Debug)]
 pub struct Probation {
-    /// Negatives on probation that each memcg may have on each node, whatever its positives.
+    /// Negatives on probation that each memcg may have on each node, of each mount, whatever its
+    /// positives.
     pub probation_floor: u64,
-    /// Protected negatives that each memcg may have on each node, whatever its positives.
+    /// Protected negatives that each memcg may have on each node, of each mount, whatever its
+    /// positives.
     pub protected_floor: u64,
     /// Unused positives for each negative on probation, if that allows more than the floor does.
     pub positives_per_probation: u64,

@@ -17,7 +17,9 @@ use crate::flag;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::atomic::Ordering;
 use lowwater_base::sync::Arc;
+use lowwater_lru_core::Memcg;
 use lowwater_store::hash_chains::Reader;
+use std::borrow::Cow;
 use std::fmt;
 
 /// A negative that was just added to its list, or a removed name that may become one, with the
@@ -104,7 +106,7 @@ impl NewNegative<'_> {
             };
             let killed = killed.get_or_insert(0);
             let probation = self.sb.has_negative_lists && !victim.has(flag::PROTECTED);
-            if victim.memcg != self.dentry.memcg || self.sb.has_negative_lists && !probation {
+            if *listed(&victim.memcg) != *self.memcg() || self.sb.has_negative_lists && !probation {
                 continue;
             }
             if self.kill(&victim, false) {
@@ -124,19 +126,19 @@ impl NewNegative<'_> {
 
     /// Returns the number of negatives that the memcg has on probation on this node.
     pub fn on_probation(&self) -> u64 {
-        self.sb.probation.count_one(&self.dentry.memcg, self.dentry.node)
+        self.sb.probation.count_one(&self.memcg(), self.dentry.node)
     }
 
     /// Returns the number of unused positives of the memcg on this node.
     pub fn positives(&self) -> u64 {
-        self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
+        self.sb.dentries.count_one(&self.memcg(), self.dentry.node)
     }
 
     /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was in the
     /// table, the negative counts as used.
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
-        if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, capacity) {
+        if self.core.ghosts.take(self.dentry.hash(), &self.memcg(), capacity) {
             self.dentry.mark_referenced();
             self.core.counters.ghost_hit(self.dentry.addr());
         }
@@ -153,7 +155,7 @@ impl NewNegative<'_> {
     ///    are promoted instead;
     /// 3. protected negatives.
     pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
-        let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(protected));
+        let (memcg, node, capacity) = (&*self.memcg(), self.dentry.node, probation.saturating_add(protected));
         let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
         if over < trim_batch(probation) {
             return;
@@ -179,6 +181,11 @@ impl NewNegative<'_> {
         self.core.trim_protected(self.sb, memcg, node, over);
     }
 
+    /// Returns the memcg on whose lists the negative is.
+    fn memcg(&self) -> Cow<'_, Memcg> {
+        listed(&self.dentry.memcg)
+    }
+
     fn kill(&self, victim: &Arc<Dentry>, even_if_referenced: bool) -> bool {
         if victim.sb == self.sb.id {
             return self.core.kill_negative(self.sb, victim, even_if_referenced);
@@ -186,6 +193,16 @@ impl NewNegative<'_> {
         // A chain holds names of all mounts.
         let sb = self.core.superblock(victim.sb);
         sb.is_some_and(|sb| self.core.kill_negative(&sb, victim, even_if_referenced))
+    }
+}
+
+/// Returns the memcg on whose lists the dentries of `memcg` are: its nearest online ancestor, after
+/// its end.
+fn listed(memcg: &Memcg) -> Cow<'_, Memcg> {
+    if memcg.is_online() {
+        Cow::Borrowed(memcg)
+    } else {
+        Cow::Owned(memcg.nearest_online())
     }
 }
 

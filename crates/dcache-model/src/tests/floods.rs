@@ -195,6 +195,21 @@ fn d24_a_flood_costs_another_group_nothing() {
     fixture.assert_valid();
 }
 
+/// The negatives of a group that has ended are on the list of its parent.
+#[test]
+fn d24_a_group_that_has_ended_keeps_its_bound() {
+    let fixture = Fixture::build(crate::Dcache::builder().buckets(64));
+    let bound = fixture.dcache.policy().bound(BoundInputs { buckets: 64, positives: 0, directories: 1 }).unwrap();
+    let group = fixture.tree.root().create("ended").unwrap();
+    group.offline().unwrap();
+    for n in 0..2_000 {
+        assert!(fixture.mount.lookup_for(format!("/missing-{n}").as_bytes(), &group).unwrap().is_none());
+    }
+    let state = fixture.dcache.statistics();
+    assert!(state.nr_negative <= bound, "{} negatives, {bound} may be", state.nr_negative);
+    fixture.assert_valid();
+}
+
 #[test]
 fn d24_pressure_evicts_negatives_before_positives() {
     let fixture = Fixture::new(64, Probation { probation_floor: 2000, ..Probation::default() });
