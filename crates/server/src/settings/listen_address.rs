@@ -1,8 +1,8 @@
 //! Addresses to listen on, each for all tenants or for one.
 //!
-//! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`; the host `*` is all addresses. A tag in front restricts the
-//! clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`, or in the form of later
-//! memcached versions, `tag[shop]:127.0.0.1:11212`.
+//! `-l` takes memcached's forms: `host`, `host:port`, `[v6]:port`; the host `*` is all addresses. A
+//! tag in front restricts the clients of that address to one tenant: `tag_shop_:127.0.0.1:11212`,
+//! or in the form of later memcached versions, `tag[shop]:127.0.0.1:11212`.
 //!
 //! `notls:` in front exempts an address from TLS.
 //!

@@ -35,8 +35,8 @@ pub struct LoadedValue {
 
 impl Store {
     /// Calls `save` for each value, with the time that was left to it when this call began, at most
-    /// `left_max`, and its use count, the least used first, and returns the number of values. `save` runs while the cache
-    /// is pinned, as for [`Cache::save`](lowwater::Cache::save).
+    /// `left_max`, and its use count, the least used first, and returns the number of values.
+    /// `save` runs while the cache is pinned, as for [`Cache::save`](lowwater::Cache::save).
     ///
     /// One walk notes the hash and the use count of each value, and each value is then looked up:
     /// so a value whose count changes meanwhile is saved once. Needs 8 bytes of memory for each
@@ -113,9 +113,9 @@ impl Store {
         self.serial.load(Ordering::Relaxed)
     }
 
-    /// Loads values in this order, `away` after the save of them began. Each is charged to its key's
-    /// tenant, which is created if it does not exist. If the server does not evict, a value without
-    /// room is refused. Values that are stored later get higher serial numbers.
+    /// Loads values in this order, `away` after the save of them began. Each is charged to its
+    /// key's tenant, which is created if it does not exist. If the server does not evict, a value
+    /// without room is refused. Values that are stored later get higher serial numbers.
     pub fn load(&self, values: impl Iterator<Item = LoadedValue>, away: Duration) -> Loaded {
         let mut groups = std::collections::HashMap::new();
         let mut without_room = 0;
