@@ -21,7 +21,7 @@ use crate::dentry::Dentry;
 use crate::flag;
 use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId, OverLimit};
 
 /// Dentries that one retry scans on each node. Few, because a scan frees all of them that were not
 /// used recently.
@@ -81,21 +81,31 @@ impl DcacheCore {
     #[inline]
     fn charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         // Usage above `high` is no refusal: a reclaimer of the embedding program reclaims it.
-        memcg.try_charge(ByteSize::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
+        match memcg.try_charge(ByteSize::new(bytes)) {
+            Ok(_) => true,
+            Err(over) => self.reclaim_and_charge(sb, memcg, bytes, over),
+        }
     }
 
     #[cold]
-    fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
+    fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
+        // A memcg that has ended has its dentries on its ancestor's lists.
+        let listed = memcg.nearest_online();
         let here = self.topology.current();
         // At most 65,536 nodes, even if the topology reports more.
         let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {
+                if !listed.is_descendant_of(&over.memcg) {
+                    // The limit of a memcg that has ended: mostly others' dentries are there.
+                    return false;
+                }
                 let mut left = SCAN_BATCH;
-                // A memcg that has ended has its dentries on its ancestor's lists.
-                let freed = self.scan_dentries(sb, &memcg.nearest_online(), node, &mut left);
-                if freed > 0 && memcg.try_charge(ByteSize::new(bytes)).is_ok() {
-                    return true;
+                if self.scan_dentries(sb, &listed, node, &mut left) > 0 {
+                    match memcg.try_charge(ByteSize::new(bytes)) {
+                        Ok(_) => return true,
+                        Err(again) => over = again,
+                    }
                 }
             }
         }

@@ -20,8 +20,8 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// Trims after a new negative was added to its list: kills it or others through the methods of
     /// `negative`.
     ///
-    /// Must use nothing else of the cache: no lock of a dentry or list is held, but after an unlink
-    /// or a rename the `rwsem`s of the directories are.
+    /// Must use nothing else of the cache: no lock of a dentry or list is held, but after a link,
+    /// an unlink or a rename the `rwsem`s of the directories are.
     fn negative_added(&self, negative: &NewNegative<'_>);
 
     /// Returns whether an unused, unlinked dentry may stay as a negative. Must not trim:

@@ -97,6 +97,28 @@ fn a_group_at_its_limit_evicts_no_other_groups_dentries() {
     fixture.assert_valid();
 }
 
+/// After its end its dentries are on the root's lists, among those of others.
+#[test]
+fn a_group_that_has_ended_at_its_limit_evicts_no_other_groups_dentries() {
+    let fixture = fixture(Unbounded, 1000);
+    let (small, other) = (fixture.tree.root().create("small").unwrap(), fixture.tree.root().create("other").unwrap());
+    small.set_max(ByteSize::new(ONE));
+    fixture.memory.create_path(b"/held", Kind::File).unwrap();
+    let held = fixture.mount.lookup_for(b"/held", &small).unwrap().unwrap();
+    small.offline().unwrap();
+    for n in 0..100 {
+        assert!(fixture.mount.lookup_for(format!("/other-{n}").as_bytes(), &other).unwrap().is_none());
+    }
+    for n in 0..100 {
+        assert!(fixture.mount.lookup_for(format!("/root-{n}").as_bytes(), fixture.tree.root()).unwrap().is_none());
+        assert!(fixture.mount.lookup_for(format!("/small-{n}").as_bytes(), &small).unwrap().is_none());
+    }
+    assert_eq!(fixture.dcache.statistics().nr_negative, 200);
+    assert_eq!(fixture.dcache.statistics().refused, 100);
+    drop(held);
+    fixture.assert_valid();
+}
+
 #[test]
 fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
     let fixture = fixture(Unbounded, 3);
