@@ -197,17 +197,24 @@ async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Ve
     }
 }
 
-/// Binds all addresses of this system: of IPv6, which take IPv4's connections as well, or of IPv4
-/// where there is no IPv6. The port was parsed before.
+/// Binds all addresses of this system, of IPv6 and of IPv4. The port was parsed before.
 async fn bind_all(port: &str) -> io::Result<Vec<TcpListener>> {
     let port = port.parse().map_err(io::Error::other)?;
-    let [v6, v4] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
-    match bind_each([v6].into_iter()).await {
+    let of_v4 = |port| [SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)].into_iter();
+    let of_v6 = [SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)].into_iter();
+    let mut listeners = match bind_each(of_v6).await {
         Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {
-            bind_each([v4].into_iter()).await
+            return bind_each(of_v4(port)).await;
         }
-        outcome => outcome,
+        outcome => outcome?,
+    };
+    let port = listeners.first().map_or(Ok(port), |listener| listener.local_addr().map(|address| address.port()))?;
+    match bind_each(of_v4(port)).await {
+        // A socket of IPv6 mostly takes IPv4's connections as well.
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse => {}
+        outcome => listeners.extend(outcome?),
     }
+    Ok(listeners)
 }
 
 /// Makes the system end accepted connections of clients that have vanished, as in memcached.

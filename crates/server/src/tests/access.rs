@@ -95,6 +95,18 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     assert!(!path.exists());
 }
 
+#[test]
+fn a_star_is_all_addresses() {
+    let server = TestServer::start(|settings| {
+        settings.listen.push(ListenAddress::parse("*", 0, b':').unwrap());
+    });
+    let port = server.addresses[1].port();
+    server.connect_to((std::net::Ipv4Addr::LOCALHOST, port).into()).exchange("mn\r\n", "MN\r\n");
+    if server.addresses[1].is_ipv6() {
+        server.connect_to((std::net::Ipv6Addr::LOCALHOST, port).into()).exchange("mn\r\n", "MN\r\n");
+    }
+}
+
 /// The limit of the tenant would delay each reply by a second.
 #[test]
 fn refused_commands_are_answered_at_shutdown() {
