@@ -43,9 +43,12 @@ impl<'a> FullScan<'a> {
             let node = |n| {
                 let (root, node) = (&self.core.root, NodeId::new(n as u16));
                 let mut work = Work::unlimited();
-                self.pass(root, node, ScanAmount::Drop, Reclaim::KSWAPD, Protect::Nothing, &mut work).freed
+                self.pass(root, node, ScanAmount::Drop, Reclaim::KSWAPD, Protect::Nothing, &mut work)
             };
-            (0..self.core.map.nodes()).map(node).fold(0, u64::saturating_add)
+            (0..self.core.map.nodes()).map(node).fold(Progress::default(), |mut all, more| {
+                all += more;
+                all
+            })
         })
     }
 

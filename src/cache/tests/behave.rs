@@ -17,6 +17,25 @@ use std::time::{Duration, Instant};
 /// The time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Each has up to three uses, and probation keeps a few however often it is walked.
+#[test]
+fn drop_caches_frees_entries_that_were_used_often() {
+    use crate::cache::Eviction;
+    for eviction in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance, Eviction::Lru] {
+        for (seeks, entries) in [(1, 50), (2, 50), (4, 400), (8, 1_000)] {
+            let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+            let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
+            let cache = builder.eviction(eviction).seeks(seeks).build().unwrap();
+            (0..entries).for_each(|key| assert!(cache.insert(key, key).is_ok()));
+            for _ in 0..3 {
+                (0..entries).for_each(|key| assert!(cache.get(&key).is_some()));
+            }
+            assert_eq!(runtime.drop_caches(), entries, "{eviction:?}, seeks {seeks}");
+            assert!(cache.is_empty(), "{eviction:?}, seeks {seeks}: {}", cache.len());
+        }
+    }
+}
+
 #[test]
 fn insert_get_replace_and_remove() {
     let cache = cache_of(ByteSize::mib(1));

@@ -70,10 +70,11 @@ impl Registry {
         let Some(_scope) = self.core.scopes.enter_first() else { return 0 };
         let root = select.memcg.unwrap_or(&self.core.root);
         repeat_while_freeing(self.core.map.ends(), || {
-            select.nodes(self.nodes()).fold(0, |freed: u64, node| {
+            select.nodes(self.nodes()).fold(Progress::default(), |mut progress, node| {
                 let (flags, protect, filter) = (Reclaim::KSWAPD, Protect::Nothing, select.filter);
                 let pass = Pass { core: &self.core, root, node, priority: 0, flags, protect, filter };
-                freed.saturating_add(pass.run(&mut Work::unlimited()).freed)
+                progress += pass.run(&mut Work::unlimited());
+                progress
             })
         })
     }
