@@ -362,7 +362,7 @@ impl Runtime {
                 continue;
             }
             let Some(label) = names.get(&figures.shrinker.get()) else { continue };
-            let totals = published.caches.add(label, Some(id.0), counters(&figures));
+            let totals = published.caches.add(label, id.0, counters(&figures));
             let CacheFigures { entries, bytes, footprint, .. } = figures;
             let gauges = [entries, bytes.get(), footprint.get()];
             let mut series = CacheSeries { label: label.clone(), totals, gauges, entries: Vec::new() };

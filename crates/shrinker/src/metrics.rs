@@ -142,15 +142,15 @@ impl Registry {
     fn shrinker_totals(&self) -> Vec<(String, [u64; NR_COUNTERS])> {
         let mut published = self.core.published.lock();
         let published = &mut *published;
-        // Read under the lock, so that concurrent calls add counts in the order in which they read
-        // them: then counts that fall belong to another shrinker (`Totals::add`).
-        let shrinkers = self.core.shrinker_stats();
-        published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
+        // Read under the lock, so that concurrent calls add the counts of a label's owners in the
+        // order of the owners (`Totals::add`).
+        let shrinkers = self.core.owners_and_stats();
+        published.labels.update(shrinkers.iter().map(|(_, shrinker)| (shrinker.id.get(), &*shrinker.name)));
         published.totals.begin_round();
         let mut all = Vec::with_capacity(shrinkers.len());
-        for shrinker in &shrinkers {
+        for (owner, shrinker) in &shrinkers {
             let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
-            all.push((label.to_owned(), published.totals.add(label, None, counts(shrinker))));
+            all.push((label.to_owned(), published.totals.add(label, *owner, counts(shrinker))));
         }
         // All live shrinkers were added above, so each of the others has ended.
         published.totals.end_round(|_| false);

@@ -90,8 +90,8 @@ pub struct Totals<const N: usize> {
 
 #[derive(Debug)]
 struct Series<const N: usize> {
-    /// The number of the current owner, if owners have numbers.
-    owner: Option<u64>,
+    /// The number of the current owner.
+    owner: u64,
     /// The last counts of earlier owners, summed.
     before: [u64; N],
     /// The last counts of the current owner.
@@ -116,11 +116,10 @@ impl<const N: usize> Totals<N> {
     /// Adds the current counts of the label's owner, and returns the label's totals, which never
     /// fall.
     ///
-    /// `owner` is a number that no other owner ever has. With this number, counts may be added
-    /// later than younger counts of the same owner, but never after those of the label's next
-    /// owner: they would be counted twice. With `None`, counts that fall are taken to be another
-    /// owner's, and counts must be added in the order in which they were read.
-    pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
+    /// `owner` is a number that no other owner ever has. Counts may be added later than younger
+    /// counts of the same owner, but never after those of the label's next owner: they would be
+    /// counted twice.
+    pub fn add(&mut self, label: &str, owner: u64, counts: [u64; N]) -> [u64; N] {
         let round = self.round;
         let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {
             owner,
@@ -129,8 +128,7 @@ impl<const N: usize> Totals<N> {
             round,
             has_ended: false,
         });
-        let has_fallen = || counts.iter().zip(&series.last).any(|(now, last)| now < last);
-        if series.owner != owner || (owner.is_none() && (series.has_ended || has_fallen())) {
+        if series.owner != owner {
             series.before = core::array::from_fn(|at| series.before[at].saturating_add(series.last[at]));
             series.last = [0; N];
         }
@@ -145,7 +143,7 @@ impl<const N: usize> Totals<N> {
         let round = self.round;
         let mut ended = Vec::new();
         for (label, series) in self.series.iter_mut().filter(|(_, series)| !series.has_ended && series.round < round) {
-            if series.owner.is_some_and(&is_living) {
+            if is_living(series.owner) {
                 series.round = round;
             } else {
                 series.has_ended = true;
@@ -203,25 +201,25 @@ mod tests {
     fn totals_continue_with_a_labels_next_owner() {
         let mut totals = Totals::<2>::default();
         totals.begin_round();
-        assert_eq!(totals.add("a", Some(1), [5, 1]), [5, 1]);
+        assert_eq!(totals.add("a", 1, [5, 1]), [5, 1]);
         // Counts that were read earlier and added late.
-        assert_eq!(totals.add("a", Some(1), [4, 2]), [5, 2]);
+        assert_eq!(totals.add("a", 1, [4, 2]), [5, 2]);
         assert!(totals.end_round(|_| false).is_empty());
         totals.begin_round();
         assert_eq!(totals.end_round(|_| false), ["a"]);
         assert!(totals.end_round(|_| false).is_empty(), "once");
         // A cache that was missing from one round.
-        assert_eq!(totals.add("a", Some(1), [6, 2]), [6, 2]);
-        assert_eq!(totals.add("a", Some(2), [1, 0]), [7, 2]);
-        assert_eq!(totals.add("a", Some(2), [3, 0]), [9, 2]);
+        assert_eq!(totals.add("a", 1, [6, 2]), [6, 2]);
+        assert_eq!(totals.add("a", 2, [1, 0]), [7, 2]);
+        assert_eq!(totals.add("a", 2, [3, 0]), [9, 2]);
     }
 
     #[test]
     fn an_owner_that_lives_need_not_be_added_in_each_round() {
         let mut totals = Totals::<1>::default();
         totals.begin_round();
-        totals.add("a", Some(1), [5]);
-        totals.add("b", Some(2), [7]);
+        totals.add("a", 1, [5]);
+        totals.add("b", 2, [7]);
         totals.end_round(|_| false);
         for _ in 0..2 {
             totals.begin_round();
@@ -230,21 +228,8 @@ mod tests {
         totals.begin_round();
         assert_eq!(totals.end_round(|owner| owner == 2), ["a"]);
         totals.begin_round();
-        assert_eq!(totals.add("b", Some(2), [8]), [8]);
+        assert_eq!(totals.add("b", 2, [8]), [8]);
         assert!(totals.end_round(|_| false).is_empty());
-    }
-
-    #[test]
-    fn counts_that_fall_are_those_of_another_owner() {
-        let mut totals = Totals::<1>::default();
-        for (count, total) in [(5, 5), (7, 7), (2, 9), (2, 9), (3, 10)] {
-            totals.begin_round();
-            assert_eq!(totals.add("a", None, [count]), [total]);
-            assert!(totals.end_round(|_| false).is_empty());
-        }
-        totals.begin_round();
-        assert_eq!(totals.end_round(|_| false), ["a"]);
-        assert_eq!(totals.add("a", None, [4]), [14]);
     }
 
     #[test]
@@ -252,13 +237,13 @@ mod tests {
         let mut totals = Totals::<1>::default();
         for n in 0..ENDED_MAX + 10 {
             totals.begin_round();
-            assert_eq!(totals.add(&format!("{n}"), Some(n as u64), [1]), [1]);
+            assert_eq!(totals.add(&format!("{n}"), n as u64, [1]), [1]);
             totals.end_round(|_| false);
         }
         totals.begin_round();
         totals.end_round(|_| false);
         assert_eq!(totals.series.len(), ENDED_MAX);
-        assert_eq!(totals.add("0", Some(99), [1]), [1], "forgotten");
-        assert_eq!(totals.add("500", Some(98), [1]), [2], "remembered");
+        assert_eq!(totals.add("0", 99, [1]), [1], "forgotten");
+        assert_eq!(totals.add("500", 98, [1]), [2], "remembered");
     }
 }

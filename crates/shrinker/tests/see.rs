@@ -438,6 +438,29 @@ mod metrics_published {
         assert_eq!(groups["lowwater_shrinker_objects{shrinker=shelf,group=/tenant,node=0}"], 7168);
     }
 
+    /// No series was published between the end of the first and the begin of the second.
+    #[test]
+    fn the_counts_of_a_shrinker_that_was_replaced_are_kept() {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let published = || {
+            let book = Book::default();
+            metrics::with_local_recorder(&book, || registry.publish_metrics(Labels::Shrinkers));
+            let entries = book.0.lock().unwrap().clone();
+            entries["lowwater_shrinker_freed_total{shrinker=shelf}"]
+        };
+        shelf.add(tree.root(), N0, 10);
+        assert_eq!(registry.drop_caches(), 10);
+        assert_eq!(published(), 10);
+        drop(registration);
+        let next = Arc::new(Shelf::new());
+        let _next = next.register(registry.builder("shelf").alloc().unwrap());
+        for round in 0..5 {
+            next.add(tree.root(), N0, 100);
+            assert_eq!(registry.drop_caches(), 100, "{round}");
+        }
+        assert_eq!(published(), 510);
+    }
+
     #[test]
     fn two_shrinkers_of_one_name_have_two_series_and_a_reused_label_continues() {
         let (tree, registry, shelf, registration) = one_shelf();

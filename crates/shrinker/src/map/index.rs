@@ -31,6 +31,15 @@ pub(crate) struct Key {
 /// The number of shards of the index, by shrinker.
 const SHARDS: usize = super::shards::SHARDS;
 
+#[cfg(feature = "metrics")]
+impl Key {
+    /// Returns a number that no other owner of any id ever has.
+    pub(crate) fn owner(self) -> u64 {
+        let shards = SHARDS as u64;
+        self.serial.wrapping_mul(shards).wrapping_add(u64::from(self.id) % shards)
+    }
+}
+
 /// All shards.
 pub(super) struct Index(Box<[Mutex<Shard>]>);
 

@@ -256,6 +256,13 @@ impl RegistryCore {
         self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
     }
 
+    /// As [`shrinker_stats`](Self::shrinker_stats), with a number for each that no other shrinker
+    /// of this registry ever has.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn owners_and_stats(&self) -> Vec<(u64, ShrinkerStats)> {
+        self.slots.read().iter().flatten().map(|registered| (registered.key.owner(), registered.stats())).collect()
+    }
+
     /// Returns true if a thread is inside a callback of a registered shrinker.
     pub(crate) fn has_calls_in_flight(&self) -> bool {
         self.slots.read().iter().flatten().any(|registered| !registered.in_flight.is_empty())
