@@ -36,7 +36,7 @@ use super::retired::Retired;
 /// One exception to 1: after a budget was [lowered](Self::set_budget), by a call or by a limit of
 /// the system, usage only falls until it is within the new budget; with
 /// [pressure](super::RuntimeBuilder::pressure), from one reading of it to the next (5 ms to 1 s).
-/// The same holds for a `max`.
+/// The same holds for a `max`; there it falls from the group's next charge on.
 ///
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever

@@ -121,8 +121,8 @@ struct Tenant {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TenantError {
-    /// The number of tenants, with ended ones whose entries are still being removed, is at its
-    /// bound.
+    /// The number of tenants is at its bound: [`len`](TenantGroups::len), and the ended ones whose
+    /// entries are still being removed.
     #[error("there are {0} tenants, counting ended ones with entries: raise `count_max`, or shorten `idle_time`")]
     Full(usize),
     /// The tenant's group is being dropped, as it was idle or by the program, and its entries are
@@ -172,12 +172,12 @@ impl TenantGroups {
     }
 
     /// Returns the number of tenants that have a group, without those whose entries are being
-    /// removed.
+    /// removed. A tenant whose group the program has ended counts until its idle time is over.
     pub fn len(&self) -> usize {
         self.tenants.read().len()
     }
 
-    /// Returns whether no tenant has a group.
+    /// Returns whether [`len`](Self::len) is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

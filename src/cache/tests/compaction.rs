@@ -256,8 +256,6 @@ fn a_use_during_a_compaction_extends_the_idle_deadline() {
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
 }
 
-/// An entry that a walk is to remove may be moved after the walk has read it. `clear` is `retain`
-/// that keeps nothing.
 #[test]
 fn entries_that_move_during_a_save_are_saved_with_their_group() {
     let runtime = runtime();
@@ -279,6 +277,8 @@ fn entries_that_move_during_a_save_are_saved_with_their_group() {
     assert!(keys.into_iter().eq(expected));
 }
 
+/// An entry that a walk is to remove may be moved after the walk has read it. `clear` is `retain`
+/// that keeps nothing.
 #[test]
 fn clear_removes_entries_that_are_being_compacted() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
