@@ -69,7 +69,7 @@ fn callbacks_of_walks_may_use_the_cache_in_all_ways() {
                 anything(&runtime, cache, calls.get());
             }
         };
-        for round in 0..3 {
+        for round in 0..6 {
             let mut at = Visit::new();
             while !at.is_done() {
                 cache.visit(&mut at, |_, _| call(&cache));
@@ -79,7 +79,7 @@ fn callbacks_of_walks_may_use_the_cache_in_all_ways() {
             }
             cache.retain(|key, _| {
                 call(&cache);
-                key % 3 != round
+                key % 3 != round % 3
             });
             for n in 0..2000 {
                 let _ = cache.insert(n, vec![2; 100]);
@@ -100,7 +100,7 @@ fn callbacks_of_walks_may_use_the_cache_in_all_ways() {
                 assert!(value.len() <= 200);
             }
         }
-        assert!(calls.get() > 3000);
+        assert!(calls.get() > 3000, "{} calls", calls.get());
         assert_whole(&runtime, &cache);
     });
 }
