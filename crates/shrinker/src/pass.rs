@@ -242,19 +242,21 @@ pub(crate) fn layer_of(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<
 /// Passes in a row that scan something and free almost nothing, and that are followed by another:
 /// objects may have several chances, and a pass visits an object with high `seeks` once.
 const IDLE_PASSES_MAX: u32 = 3;
+/// The most passes, whatever they free. Fewer than the bits of a count, by which it is shifted.
+const PASSES_MAX: u32 = u64::BITS - 1;
 
-/// Repeats a pass that drops everything: the n-th pass must free at least 2^n objects to be
-/// followed by another, unless a group ended during it, or it scanned objects that it did not free;
+/// Repeats a pass that drops everything: the n-th pass that is followed by another must free at
+/// least 2^n objects, unless a group ended during it, or it scanned objects that it did not free;
 /// the latter a few times in a row.
 pub(crate) fn repeat_while_freeing(ends: &Ends, mut pass: impl FnMut() -> Progress) -> u64 {
-    let (mut total, mut idle) = (0_u64, 0);
+    let (mut total, mut shift, mut idle) = (0_u64, 0, 0);
     let mut recheck = Recheck::default();
-    for shift in 0..u64::BITS {
+    for _ in 0..PASSES_MAX {
         let mark = ends.mark();
         let Progress { freed, scanned, .. } = pass();
         total = total.saturating_add(freed);
         if freed >> shift > 1 {
-            idle = 0;
+            (shift, idle) = (shift + 1, 0);
             continue;
         }
         idle += 1;

@@ -22,13 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn drop_caches_frees_entries_that_were_used_often() {
     use crate::cache::Eviction;
     for eviction in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance, Eviction::Lru] {
-        for (seeks, entries) in [(1, 50), (2, 50), (4, 400), (8, 1_000)] {
+        for (seeks, entries) in [(1, 50), (2, 50), (4, 10), (4, 400), (8, 1_000)] {
             let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
             let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
             let cache = builder.eviction(eviction).seeks(seeks).build().unwrap();
             (0..entries).for_each(|key| assert!(cache.insert(key, key).is_ok()));
-            for _ in 0..3 {
-                (0..entries).for_each(|key| assert!(cache.get(&key).is_some()));
+            // Two or three times.
+            for round in 0..3 {
+                (0..entries).filter(|key| key % 3 + round > 0).for_each(|key| assert!(cache.get(&key).is_some()));
             }
             assert_eq!(runtime.drop_caches(), entries, "{eviction:?}, seeks {seeks}");
             assert!(cache.is_empty(), "{eviction:?}, seeks {seeks}: {}", cache.len());

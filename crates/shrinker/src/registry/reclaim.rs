@@ -56,8 +56,9 @@ impl Registry {
     /// Returns their number.
     ///
     /// Repeats the pass as long as enough is freed, or groups end meanwhile and their objects move;
-    /// a bounded number of times, so it ends even if another thread fills the caches, or creates
-    /// and ends groups, as fast (`docs/INVARIANTS.md`, S22).
+    /// and up to three times in a row where it scans objects that it does not free, as they may
+    /// have further chances. All that a bounded number of times, so it ends even if another thread
+    /// fills the caches, or creates and ends groups, as fast (`docs/INVARIANTS.md`, S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
         self.drop_selected(&Select::all())
