@@ -210,11 +210,22 @@ async fn bind_all(port: &str) -> io::Result<Vec<TcpListener>> {
     };
     let port = listeners.first().map_or(Ok(port), |listener| listener.local_addr().map(|address| address.port()))?;
     match bind_each(of_v4(port)).await {
-        // A socket of IPv6 mostly takes IPv4's connections as well.
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse => {}
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse && listeners.iter().all(takes_v4) => {}
+        Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {}
         outcome => listeners.extend(outcome?),
     }
     Ok(listeners)
+}
+
+/// Returns whether this socket of IPv6 takes connections of IPv4 as well, as on most systems.
+fn takes_v4(listener: &TcpListener) -> bool {
+    #[cfg(unix)]
+    return rustix::net::sockopt::ipv6_v6only(listener) == Ok(false);
+    #[cfg(not(unix))]
+    {
+        let _ = listener;
+        false
+    }
 }
 
 /// Makes the system end accepted connections of clients that have vanished, as in memcached.
