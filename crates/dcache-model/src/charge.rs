@@ -2,10 +2,11 @@
 //! dies, if the cache was built with [`Builder::charge`](crate::Builder::charge).
 //!
 //! A lookup or a creation does not fail because of a limit. When the `max` of the memcg or of an
-//! ancestor refuses the charge, the call reclaims a few of the oldest dentries of its own memcg
-//! (negatives first, if the policy keeps them on lists of their own), with a bounded number of
-//! retries. If the charge is still refused, because the other dentries are in use or were used
-//! recently, the dentry is allocated uncharged (`DONTCACHE`), and its last put frees it.
+//! ancestor refuses the charge, the call reclaims a few of the oldest dentries of its own memcg (of
+//! an ended one's ancestor, if that may help), with a bounded number of retries; negatives first,
+//! if the policy keeps them on lists of their own. If the charge is still refused, because the
+//! other dentries are in use or were used recently, the dentry is allocated uncharged
+//! (`DONTCACHE`), and its last put frees it.
 //!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
 //! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the
@@ -89,13 +90,13 @@ impl DcacheCore {
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
-        // A memcg that has ended has its dentries on its ancestor's lists.
-        let listed = memcg.nearest_online();
         let here = self.topology.current();
         // At most 65,536 nodes, even if the topology reports more.
         let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {
+                // A memcg that has ended has its dentries on its ancestor's lists.
+                let listed = memcg.nearest_online();
                 if !listed.is_descendant_of(&over.memcg) {
                     // The limit of a memcg that has ended: mostly others' dentries are there.
                     return false;

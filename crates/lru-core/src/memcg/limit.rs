@@ -70,8 +70,8 @@ impl Memcg {
     }
 
     /// Sets [`max`](Self::max). It may be below the usage: then charges fail until enough is
-    /// uncharged. Nothing is reclaimed by this call, but at the next charge. A concurrent charge on
-    /// another thread may still use the old value.
+    /// uncharged. Nothing is reclaimed by this call. A concurrent charge on another thread may
+    /// still use the old value.
     ///
     /// A lower `max` drains the stock of the group and of the groups below it, so that nothing is
     /// charged from stock either: O(slots).
