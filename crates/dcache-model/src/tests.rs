@@ -4,6 +4,7 @@
 
 mod charges;
 mod floods;
+mod invalidation;
 mod model;
 mod rules;
 mod threads;
