@@ -81,7 +81,7 @@ fn min_limits_that_leave_no_room_are_refused() {
     client.exchange("cache_memlimit 8\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
 }
 
-/// Memory pressure lowers the budget for a while. What was valid at the start stays valid.
+/// Memory pressure lowers the budget for a while, and refuses no limit that was valid before.
 #[test]
 fn limits_are_checked_against_the_budget_that_was_asked_for() {
     let limits = Limits { min: ByteSize::mib(6), ..Limits::default() };

@@ -43,35 +43,43 @@ const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 /// A pool of free pieces, and the count of those in use.
 #[derive(Debug)]
 pub struct PiecePool {
-    pieces: Mutex<Vec<Box<[u8]>>>,
-    /// Changed only under the lock of `pieces`.
-    pieces_max: AtomicUsize,
+    free: Mutex<FreePieces>,
     /// Number of pieces that were taken and not returned, including those of evicted values that
     /// the output of a client still holds.
     outstanding: AtomicUsize,
 }
 
+#[derive(Debug)]
+struct FreePieces {
+    pieces: Vec<Box<[u8]>>,
+    /// The most pieces that are kept.
+    max: usize,
+}
+
+impl FreePieces {
+    /// Returns the number of pieces for which there is room.
+    #[inline]
+    fn room(&self) -> usize {
+        self.max.saturating_sub(self.pieces.len())
+    }
+}
+
 impl PiecePool {
     /// Creates an empty pool, which keeps at most `bytes_max` bytes of free pieces.
     pub fn new(bytes_max: u64) -> Self {
-        Self {
-            pieces: Mutex::default(),
-            pieces_max: AtomicUsize::new(bytes_max as usize / PIECE_BYTES),
-            outstanding: AtomicUsize::new(0),
-        }
+        let free = FreePieces { pieces: Vec::new(), max: bytes_max as usize / PIECE_BYTES };
+        Self { free: Mutex::new(free), outstanding: AtomicUsize::new(0) }
     }
 
     /// Changes the bytes of free pieces that the pool keeps at most, and frees those above. O(free
     /// pieces).
     pub fn set_bytes_max(&self, bytes_max: u64) {
-        let mut pieces = self.pieces.lock();
-        // Relaxed, here and below: read and written under the lock.
-        let pieces_max = bytes_max as usize / PIECE_BYTES;
-        self.pieces_max.store(pieces_max, Ordering::Relaxed);
-        let kept = pieces.len().min(pieces_max);
-        let excess = pieces.split_off(kept);
-        pieces.shrink_to_fit();
-        drop(pieces);
+        let mut free = self.free.lock();
+        free.max = bytes_max as usize / PIECE_BYTES;
+        let kept = free.pieces.len().min(free.max);
+        let excess = free.pieces.split_off(kept);
+        free.pieces.shrink_to_fit();
+        drop(free);
         // Outside the lock.
         drop(excess);
     }
@@ -81,7 +89,7 @@ impl PiecePool {
     pub fn take(&self) -> Vec<u8> {
         // Relaxed: the count guards no other memory.
         self.outstanding.fetch_add(1, Ordering::Relaxed);
-        let Some(piece) = self.pieces.lock().pop() else {
+        let Some(piece) = self.free.lock().pieces.pop() else {
             return Vec::with_capacity(PIECE_BYTES);
         };
         let mut piece = piece.into_vec();
@@ -102,10 +110,10 @@ impl PiecePool {
     pub fn put_back(&self, given: impl IntoIterator<Item = Box<[u8]>>) {
         let mut given = given.into_iter();
         let kept = {
-            let mut pieces = self.pieces.lock();
-            let (before, room) = (pieces.len(), self.room(&pieces));
-            pieces.extend(given.by_ref().take(room));
-            pieces.len() - before
+            let mut free = self.free.lock();
+            let (before, room) = (free.pieces.len(), free.room());
+            free.pieces.extend(given.by_ref().take(room));
+            free.pieces.len() - before
         };
         // The remaining pieces are freed outside the lock.
         let freed = given.count();
@@ -117,10 +125,10 @@ impl PiecePool {
     #[inline]
     pub fn put_back_one(&self, piece: Box<[u8]>) {
         let freed = {
-            let mut pieces = self.pieces.lock();
-            match self.room(&pieces) > 0 {
+            let mut free = self.free.lock();
+            match free.room() > 0 {
                 true => {
-                    pieces.push(piece);
+                    free.pieces.push(piece);
                     None
                 }
                 false => Some(piece),
@@ -130,12 +138,6 @@ impl PiecePool {
         drop(freed);
         // Relaxed: the count guards no other memory.
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Returns the number of pieces for which the pool has room.
-    #[inline]
-    fn room(&self, pieces: &[Box<[u8]>]) -> usize {
-        self.pieces_max.load(Ordering::Relaxed).saturating_sub(pieces.len())
     }
 
     /// Returns the bytes of all pieces in use, so that a store can refuse a long value while there
@@ -148,7 +150,7 @@ impl PiecePool {
     /// Returns the number of free pieces.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.pieces.lock().len()
+        self.free.lock().pieces.len()
     }
 }
 
