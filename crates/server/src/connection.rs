@@ -285,7 +285,8 @@ impl Connection {
             while !self.session.pause.is_zero() {
                 // Boxed, both: idle connections would hold room for them.
                 if Box::pin(self.pause()).await {
-                    return Box::pin(self.serve_rest()).await;
+                    Box::pin(self.serve_rest(None)).await?;
+                    return Ok(self.close_reason());
                 }
                 if self.serve_input().await?.is_break() {
                     return Ok(self.close_reason());
@@ -294,20 +295,22 @@ impl Connection {
         }
     }
 
-    /// Serves, without pauses, what is left of the input of a client that has ended its stream.
+    /// Serves, without pauses, what is left of the input: of a client that has ended its stream, or
+    /// at shutdown what has been received before `end`.
     #[cold]
-    async fn serve_rest(&mut self) -> io::Result<CloseReason> {
+    async fn serve_rest(&mut self, end: Option<Instant>) -> io::Result<()> {
         loop {
             self.session.pause = Duration::ZERO;
-            if self.serve_input().await?.is_break() {
-                return Ok(self.close_reason());
+            if self.serve_input().await?.is_break() || end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(());
             }
+            // Also lets the event loop poll the socket once more.
             self.yield_turn().await;
             // Otherwise a refused command has left input behind it.
             if self.session.pause.is_zero() {
                 let read = self.read().await;
                 if matches!(self.note_read(read)?, ReadOutcome::WouldBlock | ReadOutcome::Closed) {
-                    return Ok(self.close_reason());
+                    return Ok(());
                 }
             }
         }
@@ -344,35 +347,9 @@ impl Connection {
     /// Serves the input that had been received when shutdown began. A client that keeps sending is
     /// cut off after [`CLOSE_TIME_MAX`].
     async fn drain(&mut self) -> io::Result<()> {
-        let started = Instant::now();
-        loop {
-            // Lets the event loop poll the socket once more.
-            tokio::task::yield_now().await;
-            let read = self.read().await;
-            let is_over = match self.note_read(read)? {
-                ReadOutcome::WouldBlock | ReadOutcome::Closed => true,
-                ReadOutcome::Drained | ReadOutcome::Full => self.serve_all(started).await?.is_break(),
-            };
-            if is_over || started.elapsed() >= CLOSE_TIME_MAX {
-                return self.session.stream.shutdown().await;
-            }
-        }
-    }
-
-    /// Runs all complete commands in the input without pauses, unless the server has waited for
-    /// [`CLOSE_TIME_MAX`] since `started`.
-    async fn serve_all(&mut self, started: Instant) -> io::Result<ControlFlow<()>> {
-        loop {
-            self.session.pause = Duration::ZERO;
-            if self.serve_input().await?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-            // Otherwise a refused command has left input behind it.
-            if self.session.pause.is_zero() || started.elapsed() >= CLOSE_TIME_MAX {
-                return Ok(ControlFlow::Continue(()));
-            }
-            self.yield_turn().await;
-        }
+        // Boxed: idle connections would hold room for it.
+        Box::pin(self.serve_rest(Some(Instant::now() + CLOSE_TIME_MAX))).await?;
+        self.session.stream.shutdown().await
     }
 
     /// Counts the bytes of a read, and returns its outcome.
