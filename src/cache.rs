@@ -83,6 +83,7 @@ mod compaction;
 mod core;
 mod entry;
 mod error;
+mod expect;
 mod expiry;
 mod figures;
 mod functions;

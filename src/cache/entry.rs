@@ -16,10 +16,11 @@ use lowwater_rcu::pin;
 
 use super::core::Found;
 use super::error::{InsertError, RejectReason};
+use super::expect::Expect;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::deadline::Expires;
 use super::handle::Cache;
-use super::insert::{Expect, NewRecord, Refusal, Rejected};
+use super::insert::{NewRecord, Refusal, Rejected};
 use super::payer::Payer;
 use super::record::Record;
 use super::removal::RemovalCause;

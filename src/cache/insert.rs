@@ -25,11 +25,11 @@ use lowwater_store::index::InsertError;
 
 use super::core::{Core, MaybeRemoval};
 use super::error::RejectReason;
+use super::expect::Expect;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::{Deadline, Expires, Floor};
 use super::handle::Cache;
 use super::inner::CacheInner;
-use super::load::single_flight::InflightLoad;
 use super::payer::Payer;
 use super::payment::Payment;
 use super::policy::cost::RelativeCost;
@@ -39,57 +39,6 @@ use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
 use crate::runtime::Charge;
-
-/// The precondition of an insert on the current record of the key.
-pub(super) enum Expect<'g, K, V> {
-    /// Any record, or none.
-    Any,
-    /// No record, or an expired one.
-    Vacant,
-    /// This record, and no other.
-    Same(&'g Record<K, V>),
-    /// No record, or an expired one; and no call has stopped this load.
-    Load(&'g InflightLoad<K, V>),
-    /// The record that this load reloads; or no record, if that one was evicted or has expired.
-    Reload(&'g InflightLoad<K, V>),
-}
-
-impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V> {
-    /// Returns whether the value to be inserted is that of a load, which others may stop.
-    #[inline]
-    fn is_load(&self) -> bool {
-        matches!(self, Self::Load(_) | Self::Reload(_))
-    }
-
-    /// Returns whether a record of the key's hash is taken for the key's record. The new key is on
-    /// the left, as the sought one in `Core::find`.
-    #[inline]
-    fn is_key_of(&self, there: &Record<K, V>, key: &K) -> bool
-    where
-        K: Eq,
-    {
-        match self {
-            // Not by the key's `Eq`: if that is inconsistent, no record might ever be the expected
-            // one.
-            Self::Same(same) => std::ptr::eq(*same, there),
-            _ => *key == there.key,
-        }
-    }
-
-    /// Returns whether the precondition holds while `there` is the key's record, by
-    /// [`is_key_of`](Self::is_key_of).
-    #[inline]
-    fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
-        match (self, there) {
-            (Self::Any, _) | (Self::Vacant, None) => true,
-            (Self::Vacant, Some(there)) => core.is_expired(there),
-            (Self::Same(_), Some(there)) => !core.is_cleared(there),
-            (Self::Same(_), None) => false,
-            (Self::Load(load), there) => load.allows(there.is_none_or(|there| core.is_expired(there))),
-            (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),
-        }
-    }
-}
 
 /// The online group that is charged for a new value, and the tenant of that group, if it has one.
 #[derive(Clone, Copy)]

@@ -11,9 +11,10 @@ use lowwater_lru_core::{Memcg, MemcgError};
 use lowwater_rcu::{pin, Guard};
 use lowwater_store::index::Cursor;
 
+use super::expect::Expect;
 use super::expiry::TICK_TIME;
 use super::handle::Cache;
-use super::insert::{Expect, NewRecord};
+use super::insert::NewRecord;
 use super::policy::queue::Queue;
 use super::record::Record;
 

@@ -21,9 +21,9 @@ use super::refresh::{OldValue, Refresh};
 use super::single_flight::{InflightLoad, Join};
 use super::ticket::LoadTicket;
 use crate::cache::entry::Entry;
+use crate::cache::expect::Expect;
 use crate::cache::expiry::clock::Ttl;
 use crate::cache::handle::Cache;
-use crate::cache::insert::Expect;
 use crate::cache::payer::Payer;
 
 /// The next step of a caller that misses a key.

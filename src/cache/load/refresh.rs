@@ -27,12 +27,12 @@ use lowwater_rcu::pin;
 use super::filled::{Filled, Origin};
 use super::single_flight::Leader;
 use crate::cache::entry::Entry;
+use crate::cache::expect::Expect;
 use crate::cache::expiry::clock::Ttl;
 use crate::cache::expiry::deadline::Deadline;
 use crate::cache::expiry::freshness::Freshness;
 use crate::cache::expiry::lifetime::Lifetime;
 use crate::cache::handle::Cache;
-use crate::cache::insert::Expect;
 use crate::cache::payer::Payer;
 use crate::cache::record::Record;
 
