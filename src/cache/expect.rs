@@ -1,7 +1,7 @@
-//! What an insert expects: the precondition on the current record of the key.
+//! The precondition of an insert on the current record of the key.
 //!
-//! It is checked under the lock of the record's segment. A change must ensure that a record that was
-//! found before is recognized without the key's `Eq`, which may be inconsistent.
+//! It is checked under the lock of the record's segment. A change must ensure that a record that
+//! was found before is recognized without the key's `Eq`, which may be inconsistent.
 
 use std::hash::{BuildHasher, Hash};
 
