@@ -457,7 +457,7 @@ where
                 kept = Some(core.keep_deadline(there, &record));
             }
             if let (Some((there, node)), false) = (present, is_paid) {
-                match self.overwrite((there, node), (hash, guard), record, &mut payment, &mut owner) {
+                match self.overwrite((there, node), (hash, guard), (record, bytes), &mut payment, &mut owner) {
                     Ok(replaced) => {
                         removal = Some(replaced);
                         return Ok(Entry::Overwritten);

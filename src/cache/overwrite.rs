@@ -19,7 +19,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_rcu::Guard;
 
 use super::core::PendingRemoval;
@@ -63,7 +63,8 @@ where
         is_within_limits(group)
     }
 
-    /// Puts a new record of this hash in the place of `old` on its list, and settles its payment.
+    /// Puts a new record of this hash and charge in the place of `old` on its list, and settles its
+    /// payment.
     /// For `node`, `owner` and the lock see [`may_overwrite`](Self::may_overwrite).
     ///
     /// # Errors
@@ -74,11 +75,11 @@ where
         &self,
         (old, node): (&Record<K, V>, NodeId),
         (hash, guard): (u64, &Guard),
-        new: Handle<K, V>,
+        (new, after): (Handle<K, V>, ByteSize),
         payment: &mut Payment<'_>,
         owner: &mut Option<Memcg>,
     ) -> Result<PendingRemoval<'_, K, V, S>, Handle<K, V>> {
-        let (before, after) = (old.charge(), new.charge());
+        let before = old.charge();
         let pay = |group: &Memcg, more| self.charge_from_stock(group, more);
         if !self.may_overwrite(old, node, &new, payment.group(), owner)
             || !payment.raise_to(after.saturating_sub(before), pay)

@@ -61,6 +61,7 @@ mod insert_error;
 mod maintenance;
 mod mix;
 mod pool;
+mod present;
 mod removal;
 mod resize;
 mod segment;
@@ -84,6 +85,7 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 use mix::mix;
+use present::Present;
 use removal::Removed;
 use segment::{LockedSegment, View};
 
@@ -233,20 +235,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // dropped.
         let mut removed_object = Removed::<T>(None);
         let mut segment = self.lock_if_any(hash, guard)?;
-        let place = segment.find(hash, |number| is(self.object(number)))?;
-        let number = segment.number(place);
-        let object = self.object(number);
-        segment.take(hash, place);
-        // SAFETY: the object was in the index until `take`, so its slot is not freed while `guard`
-        // exists.
-        let taken = unsafe { SharedSlab::at(number) };
-        // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
-        unsafe { removed_object.take(taken) };
-        let result = gone(object);
+        let there = self.find_locked(&segment, hash, is)?;
+        segment.take(hash, there.place);
+        // SAFETY: this thread removed the object from the index just now.
+        unsafe { there.leave(&mut removed_object) };
+        let result = gone(there.object());
         if segment.is_sparse() {
             self.shrink_sparse(segment, guard, hasher);
         }
-        Some((object, result))
+        Some((there.object(), result))
     }
 
     /// Removes the object of a handle: as [`remove`](Self::remove), with less work, because no key
@@ -308,15 +305,11 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let mut removed_object = Removed::<T>(None);
         let mut segment = self.lock_if_any(at.0?, guard)?;
         let place = segment.find_anywhere(|number| is(self.object(number)))?;
-        let number = segment.number(place);
-        let object = self.object(number);
+        let there = Present::at(&segment, place);
         segment.take_anywhere(place);
-        // SAFETY: the object was in the index until `take_anywhere`, so its slot is not freed while
-        // `guard` exists.
-        let taken = unsafe { SharedSlab::at(number) };
-        // SAFETY: `taken` is live while `guard` exists, and this thread removed it from the index.
-        unsafe { removed_object.take(taken) };
-        Some((object, gone(object)))
+        // SAFETY: this thread removed the object from the index just now.
+        unsafe { there.leave(&mut removed_object) };
+        Some((there.object(), gone(there.object())))
     }
 
     /// Borrows the object of a handle for as long as the guard exists, even if the handle is
@@ -363,8 +356,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
     ) -> Option<R> {
         let hash = mix(hash);
         let segment = self.lock_if_any(hash, guard)?;
-        let place = segment.find(hash, |number| is(self.object(number)))?;
-        Some(f(self.object(segment.number(place))))
+        let there = self.find_locked(&segment, hash, is)?;
+        Some(f(there.object()))
     }
 
     fn each_segment(&self, directory: &Directory, mut f: impl FnMut(View<'_>)) {

@@ -6,10 +6,11 @@
 //! that the index is unchanged if `add` refuses or panics, and that nothing is dropped while the
 //! lock is held.
 
+use super::present::Present;
 use super::removal::{Entered, Removed};
-use super::segment::{LockedSegment, WayIndex};
+use super::segment::LockedSegment;
 use super::{mix, ExtendibleIndex, InsertError};
-use crate::slab::{SharedSlab, Slot, Slotted};
+use crate::slab::{Slot, Slotted};
 use core::ptr;
 use lowwater_base::NodeId;
 use lowwater_rcu::Guard;
@@ -55,9 +56,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
         let (mut segment, there, place) = loop {
             let Ok(segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
-            if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
-                let there = self.object(segment.number(place));
-                break (segment, Some(there), place);
+            if let Some(there) = self.find_locked(&segment, hash, |there| is(there, &slot)) {
+                break (segment, Some(there), there.place);
             }
             let room = segment.room(hash);
             match room {
@@ -70,14 +70,13 @@ impl<T: Slotted> ExtendibleIndex<T> {
                 break (segment, None, place);
             }
         };
-        let present = there.map(|there| (there, Self::node_of(&segment, place)));
+        let present = there.map(|there| (there.object(), there.node()));
         let (number, added) = entered.enter(slot, |slot| add(slot, present)).map_err(InsertError::Refused)?;
-        if there.is_some() {
-            Self::replace_number(&mut segment, place, number, &mut replaced);
-        } else {
-            segment.put(hash, place, number);
+        match there {
+            Some(there) => Self::replace_number(&mut segment, there, number, &mut replaced),
+            None => segment.put(hash, place, number),
         }
-        Ok((there, added))
+        Ok((there.map(|there| there.object()), added))
     }
 
     /// Puts an object in the place of `present`, an object of this index with the same key and the
@@ -111,11 +110,10 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // Declared before the lock so that they are dropped after it, as in `insert`.
         let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
         let Some(mut segment) = self.lock_if_any(hash, guard) else { return Err(InsertError::Refused(slot)) };
-        let is_present = |number| ptr::eq(self.object(number), present);
-        let Some(place) = segment.find(hash, is_present) else { return Err(InsertError::Refused(slot)) };
-        let node = Self::node_of(&segment, place);
-        let (number, swapped) = entered.enter(slot, |slot| swap(slot, node)).map_err(InsertError::Refused)?;
-        Self::replace_number(&mut segment, place, number, &mut replaced);
+        let found = self.find_locked(&segment, hash, |there| ptr::eq(there, present));
+        let Some(there) = found else { return Err(InsertError::Refused(slot)) };
+        let (number, swapped) = entered.enter(slot, |slot| swap(slot, there.node())).map_err(InsertError::Refused)?;
+        Self::replace_number(&mut segment, there, number, &mut replaced);
         // The segment's lock is held, so the object is in the index at this moment, and is not
         // freed while `guard` exists.
         Ok((self.object(number), swapped))
@@ -139,16 +137,6 @@ impl<T: Slotted> ExtendibleIndex<T> {
         None
     }
 
-    /// Returns the node of the memory of the object at a place of a segment.
-    #[inline]
-    fn node_of(segment: &LockedSegment<'_>, place: WayIndex) -> NodeId {
-        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
-        // free.
-        let object = unsafe { SharedSlab::<T>::at(segment.number(place)) };
-        // SAFETY: the object is in a slot of a slab, which is not free (above).
-        unsafe { SharedSlab::header(object) }.node
-    }
-
     /// Returns the handle if its object can be inserted.
     #[inline]
     fn unindexed(&self, slot: Slot<T>) -> Result<Slot<T>, InsertError<T>> {
@@ -159,16 +147,12 @@ impl<T: Slotted> ExtendibleIndex<T> {
         }
     }
 
-    /// Stores `number`, of an object that is marked as indexed, in the way at `place`. The object
-    /// in that way is removed from the index, and goes to `replaced` if it has no handle any more.
+    /// Stores `number`, of an object that is marked as indexed, in the way of `there`. That object
+    /// is removed from the index, and goes to `replaced` if it has no handle any more.
     #[inline]
-    fn replace_number(segment: &mut LockedSegment<'_>, place: WayIndex, number: u32, replaced: &mut Removed<T>) {
-        // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
-        // free.
-        let before = unsafe { SharedSlab::at(segment.number(place)) };
-        segment.replace(place, number);
-        // SAFETY: the object was in the index until `replace`, and the caller holds a guard since
-        // before, so its slot is not freed. This thread removed the object from the index.
-        unsafe { replaced.take(before) };
+    fn replace_number(segment: &mut LockedSegment<'_>, there: Present<'_, T>, number: u32, replaced: &mut Removed<T>) {
+        segment.replace(there.place, number);
+        // SAFETY: the object was found under this lock, and `replace` has just removed it.
+        unsafe { there.leave(replaced) };
     }
 }
