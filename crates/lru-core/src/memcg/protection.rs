@@ -98,13 +98,25 @@ impl Guarantee {
         }
     }
 
+    /// Returns the sum of the children's claims.
+    pub(super) fn claims(&self) -> u64 {
+        // Relaxed: a snapshot of changing numbers.
+        let sum = self.children.load(Ordering::Relaxed);
+        // The differences of one child may be added in another order than they were found, so that
+        // the sum is below zero for a moment.
+        if sum < 1 << 63 {
+            sum
+        } else {
+            0
+        }
+    }
+
     /// Returns the part of `above`, the parent's effective value, that belongs to this group.
     fn effective(&self, memcg: &Memcg, in_parent: &Self, parent: &Memcg, above: u64) -> u64 {
         share(ShareInputs {
             above,
             parent_usage: parent.usage().get(),
-            // Relaxed: a snapshot of changing numbers.
-            claims: in_parent.children.load(Ordering::Relaxed),
+            claims: in_parent.claims(),
             usage: memcg.usage().get(),
             claim: self.claim_now(memcg),
         })

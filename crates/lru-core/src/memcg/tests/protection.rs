@@ -6,6 +6,7 @@
 //! A change of the formulae needs both: an example and a property.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use crate::memcg::protection::{share, Protection, ShareInputs};
@@ -48,6 +49,17 @@ fn overcommitted_claims_are_reduced_in_proportion() {
     assert_eq!([&heavy, &light, &none].map(|g| low(g, tree.root())), [40, 20, 0]);
     assert_eq!([&heavy, &light, &none].map(|g| low(g, &a)), [60, 40, 0], "reclaim inside the parent: as set");
     tree.assert_valid();
+}
+
+/// Two changes of one child's claim may be added to the sum in the other order.
+#[test]
+fn a_sum_of_claims_below_zero_takes_no_protection_from_the_children() {
+    let tree = MemcgTree::new(0);
+    let a = tree.root().create("a").unwrap();
+    a.set_low(ByteSize::new(60));
+    let child = charged(&a, "child", 0, 60);
+    a.limits().low.children.store(32_u64.wrapping_neg(), Ordering::Relaxed);
+    assert_eq!(low(&child, tree.root()), 60);
 }
 
 #[test]
