@@ -135,12 +135,19 @@ impl Memcg {
     ///
     /// # Panics
     ///
-    /// In debug builds, if more is uncharged than was charged. Otherwise the count stops at zero.
+    /// In debug builds, if more is uncharged than the group's [`usage`](Self::usage), in which
+    /// bytes in stock hide a smaller error. Otherwise the usage stops at zero, and the groups above
+    /// lose as many bytes as this one had.
     #[inline]
     #[doc(alias = "mem_cgroup_uncharge")]
     pub fn uncharge(&self, bytes: ByteSize) {
         if !self.tree().put_back_stock(self, bytes.get()) {
-            self.sub_usage(bytes.get());
+            let subtracted = self.sub_usage(bytes.get());
+            debug_assert!(
+                subtracted == bytes.get(),
+                "{self:?}: {bytes} uncharged, but only {} are charged",
+                ByteSize::new(subtracted)
+            );
         }
     }
 }

@@ -13,7 +13,9 @@ impl Tree {
     pub(super) fn put_stock(&self, memcg: &Memcg, bytes: u64) {
         match self.stock().put(memcg, bytes, || memcg.is_within_max()) {
             Ok(displaced) => uncharge(displaced),
-            Err(_) => memcg.sub_usage(bytes),
+            Err(_) => {
+                memcg.sub_usage(bytes);
+            }
         }
     }
 
@@ -36,5 +38,7 @@ impl Tree {
 
 /// Uncharges drained bytes and drops the handles, one after the other, outside of the slots' locks.
 fn uncharge(drained: impl IntoIterator<Item = Drained<Memcg>>) {
-    drained.into_iter().for_each(|(memcg, bytes)| memcg.sub_usage(bytes));
+    for (memcg, bytes) in drained {
+        memcg.sub_usage(bytes);
+    }
 }

@@ -56,25 +56,34 @@ impl Memcg {
         Ok(())
     }
 
-    /// Subtracts `bytes` here and in all groups above.
-    pub(super) fn sub_usage(&self, bytes: u64) {
-        self.ancestry().for_each(|memcg| memcg.sub_own(bytes));
+    /// Subtracts `bytes` here and in all groups above, or this group's usage if that is less.
+    /// Returns the subtracted bytes.
+    pub(super) fn sub_usage(&self, bytes: u64) -> u64 {
+        // A group above contains no more of the bytes than this group had.
+        let subtracted = self.sub_own(bytes);
+        for memcg in self.ancestry().skip(1) {
+            memcg.sub_own(subtracted);
+        }
         self.refresh_chain();
+        subtracted
     }
 
     /// Subtracts `bytes` here and in the groups above that are below `end`.
     fn sub_usage_below(&self, end: &Memcg, bytes: u64) {
-        self.ancestry().take_while(|memcg| *memcg != end).for_each(|memcg| memcg.sub_own(bytes));
+        for memcg in self.ancestry().take_while(|memcg| *memcg != end) {
+            memcg.sub_own(bytes);
+        }
         self.refresh_chain();
     }
 
-    /// Subtracts `bytes` from this group's own counter.
-    fn sub_own(&self, bytes: u64) {
+    /// Subtracts `bytes` from this group's own counter, or all of it if it has less. Returns the
+    /// subtracted bytes.
+    fn sub_own(&self, bytes: u64) -> u64 {
         let sub = |usage: u64| Some(usage.saturating_sub(bytes));
         // Relaxed: the counter is only a number, and no memory access depends on it. The closure
         // always returns `Some`, so the update cannot fail.
         let before = self.usage_counter().fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub).unwrap_or(0);
-        debug_assert!(before >= bytes, "{self:?}: {bytes} bytes uncharged, but only {before} are charged");
+        before.min(bytes)
     }
 
     /// Returns whether no group up to the root uses more than its `max`; one can, if its `max` was

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::memcg::{Charged, Memcg, MemcgError, MemcgId, MemcgState, MemcgTree, OfflineHook};
 use crate::sync::{Arc, Mutex};
+use crate::{Links, ListLru, NodeId};
 use lowwater_base::ByteSize;
 
 fn b(n: u64) -> ByteSize {
@@ -312,6 +313,29 @@ fn a_group_that_stays_above_high_is_reported_again() {
         a.try_charge(ByteSize::kib(4)) == Ok(Charged::AboveHigh(a.clone()))
     });
     assert!(reports.count() >= 8);
+}
+
+struct Item(Links);
+
+crate::linked!(impl[] for Item { 0, handle: Arc<Item> });
+
+/// Bytes in stock hide that more is uncharged than was charged, until the stock is drained.
+#[test]
+fn an_end_of_a_group_with_a_wrong_count_moves_its_lists_and_keeps_the_counts_of_others() {
+    let tree = MemcgTree::new(1);
+    let parent = tree.root().create("parent").unwrap();
+    let [wrong, other] = ["wrong", "other"].map(|name| parent.create(name).unwrap());
+    let lru = ListLru::<Item>::new();
+    lru.add(Arc::new(Item(Links::new())), &wrong, NodeId::ZERO).unwrap();
+    let _ = other.try_charge(b(1_000)).unwrap();
+    for _ in 0..2 {
+        let _ = wrong.try_charge(b(100)).unwrap();
+    }
+    (0..3).for_each(|_| wrong.uncharge(b(100)));
+    assert!(wrong.usage() < wrong.in_stock(), "the slot has bytes that are not charged any more");
+    wrong.offline().unwrap();
+    assert_eq!((wrong.usage(), parent.usage()), (ByteSize::ZERO, b(1_000)));
+    assert_eq!(lru.count_one(&parent, NodeId::ZERO), 1);
 }
 
 /// The root's `max` is the sum of all charges that must succeed: that of 32 KiB fits only if the
