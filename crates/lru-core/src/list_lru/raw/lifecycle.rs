@@ -255,8 +255,9 @@ impl RawListLru {
 
     /// Unpublishes every list, and passes every item to `take`, marked private and with the
     /// reference by which it was pushed. The caller has exclusive access except for groups that go
-    /// offline meanwhile, so this takes `&self`, not `&mut self`. No code of the items runs here: a
-    /// list that stayed because of a panic would leave its group with a pointer to a dropped owner.
+    /// offline meanwhile and for sweeps, so this takes `&self`, not `&mut self`. No code of the
+    /// items runs here: a list that stayed because of a panic would leave its group with a pointer
+    /// to a dropped owner.
     pub(in super::super) fn drain(&self, mut take: impl FnMut(LinkNode)) {
         // An outer pin, so that destructors of retired values (`RcuCell`) do not run on this thread
         // between the steps.
@@ -265,8 +266,14 @@ impl RawListLru {
         // its items to.
         for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
-            while let Some(next) = self.drain_one(slot, depth, &mut take) {
-                slot = next;
+            loop {
+                match self.drain_one(slot, depth, &mut take) {
+                    Some(next) => slot = next,
+                    None if slot == 0 => break,
+                    // A sweep may have replaced the table by a smaller one, in which lists are at
+                    // lower slots: only a search of the whole table ends the loop.
+                    None => slot = 0,
+                }
             }
         }
     }

@@ -9,9 +9,9 @@
 use super::{item, numbers, Item};
 use crate::list_lru::list_lru_one::ListLruOne;
 use crate::list_lru::locked::Idleness;
-use crate::list_lru::{sweep, Swept};
+use crate::list_lru::{sweep, sweep::sweep_group, Swept};
 use crate::rcu::pin;
-use crate::{ListLru, MemcgTree, NodeId};
+use crate::{Isolated, ListLru, MemcgTree, NodeId};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -144,6 +144,31 @@ fn a_table_of_four_times_the_needed_size_is_kept() {
     while sweep(tree.root()) != Swept::default() {}
     // 16 slots for ten lists; two lists, and room for one more, need 4.
     assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<ListLruOne>() as u64));
+}
+
+#[test]
+fn l20_lists_that_are_dropped_during_a_sweep_are_all_drained() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let groups: Vec<_> = (0..1_000).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    for (number, group) in groups.iter().enumerate() {
+        lru.add(item(number), group, N0).unwrap();
+    }
+    let (mut items, mut drained) = (Isolated::<Item>::new(), 0);
+    lru.raw.drain(|drained_item| {
+        // SAFETY: only links of an `Item` are on these lists, and `drain` gave the item up, marked
+        // private.
+        unsafe { items.push_links(drained_item) };
+        drained += 1;
+        if drained == 900 {
+            // The table is more than four times too large by now, and the second sweep of the
+            // root's list, which is empty but has children's, replaces it.
+            let bytes = lru.footprint();
+            (0..2).for_each(|_| sweep_group(tree.root(), &mut Swept::default()));
+            assert!(lru.footprint() < bytes);
+        }
+    });
+    assert_eq!((lru.pairs(), items.len()), (0, 1_000));
 }
 
 #[test]
