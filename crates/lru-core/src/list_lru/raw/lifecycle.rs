@@ -79,25 +79,24 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                // Tried again, and not waited for: the caller may be a listener or a walk's
-                // callback, with a list's lock for which the end of the group waits under the
-                // chain's lock.
-                let mut chain = loop {
+                // INVARIANT: whoever holds the chain of an online group waits for nothing, and
+                // tries again instead: the caller of another publication may be a listener or a
+                // walk's callback, which holds a list's lock and waits for the chain.
+                let (mut chain, mut writer) = loop {
                     if !memcg.is_online() && !crate::mutated!("populate_without_dying_check") {
                         return Err(Unpopulated::Closed);
                     }
                     if cfg!(lowwater_loom) {
-                        break Chain::lock(memcg);
+                        break (Chain::lock(memcg), self.writer.lock());
                     }
-                    match Chain::try_lock(memcg) {
-                        Some(chain) => break chain,
+                    match Chain::try_lock(memcg).and_then(|chain| Some((chain, self.writer.try_lock()?))) {
+                        Some(locks) => break locks,
                         None => yield_now(),
                     }
                 };
                 if chain.is_closed() && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }
-                let mut writer = self.writer.lock();
                 if self.lookup(key, guard).is_some() {
                     return Ok(true);
                 }
@@ -106,7 +105,15 @@ impl RawListLru {
                         // The chain is open, so the parent does not die before we are done; and the
                         // writer lock excludes sweeps. So the list in the table is not dead.
                         match self.whole(Key::new(parent, node), guard) {
-                            Some(parent) => parent.lock(guard).get(),
+                            Some(parent) if cfg!(lowwater_loom) => parent.lock(guard).get(),
+                            Some(parent) => {
+                                let Some(mut parent) = parent.try_lock(guard) else {
+                                    drop((chain, writer));
+                                    yield_now();
+                                    continue;
+                                };
+                                parent.get();
+                            }
                             None if crate::mutated!("populate_without_parent") => {}
                             None => return Ok(false),
                         }
@@ -122,23 +129,31 @@ impl RawListLru {
                     return Ok(true);
                 }
             }
-            self.make_room(guard)?;
+            self.make_room(|| Some(self.writer.lock()), guard)?;
         }
     }
 
     /// Replaces the table by one with room for at least one more list, sized to the number of
-    /// lists.
-    fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
-        let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
+    /// lists. `lock` locks the writer lock; the table keeps its size if it returns `None`.
+    fn make_room<'a>(
+        &'a self,
+        lock: impl Fn() -> Option<MutexGuard<'a, Writer>>,
+        guard: &Guard,
+    ) -> Result<(), Unpopulated> {
+        let Some(writer) = lock() else { return Ok(()) };
+        let needed = writer.capacity_needed().ok_or(Unpopulated::NoMemory)?;
+        drop(writer);
         let new = ListTable::try_new(needed).ok_or(Unpopulated::NoMemory)?;
         // SAFETY: `new` comes from `try_new`, and is freed only by this function or, after
         // publication, once readers have left.
         let table = unsafe { TableRef::of(new) };
-        let mut writer = self.writer.lock();
-        if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
+        // Lists may have been added meanwhile, and `new` may be too small: `publish` repeats.
+        let is_enough =
+            |writer: &MutexGuard<'_, Writer>| writer.capacity_needed().is_some_and(|needed| needed <= table.capacity());
+        let Some(mut writer) = lock().filter(is_enough) else {
             ListTable::discard(new);
-            return Ok(()); // Lists were added meanwhile, and `new` is too small: `publish` repeats.
-        }
+            return Ok(());
+        };
         let mut used = 0;
         for entry in self.table(guard).iter().flat_map(|old| old.iter()) {
             // SAFETY: `guard` keeps this thread in the read side, so the table's entries are live.
@@ -225,12 +240,16 @@ impl RawListLru {
         if !self.sweep_shards(one, chain, guard) || one.nr_items() != 0 {
             return Idleness::Busy;
         }
-        let mut writer = self.writer.lock();
-        // `try_lock`, as in `sweep_shards`.
+        // Not waited for, as in `publish`.
+        let Some(mut writer) = self.writer.try_lock() else { return Idleness::Busy };
         let Some(mut list) = one.try_lock(guard) else { return Idleness::Busy };
         let found = list.idleness();
         if found == Idleness::Idle {
             let parent = self.parent_of(list.memcg(), one.node(), guard);
+            let forward = parent.map(|parent| parent.try_lock(guard));
+            if matches!(forward, Some(None)) {
+                return Idleness::Busy;
+            }
             // SAFETY: the list is published, so it is on its group's chain.
             unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
             list.kill(parent.map_or(ptr::null(), ptr::from_ref));
@@ -238,18 +257,25 @@ impl RawListLru {
             // again.
             self.remove_from_table(one, &mut writer, guard);
             drop(list);
-            Self::put_of_table(one, &writer, guard);
+            match forward.flatten() {
+                // SAFETY: the table's reference is given up, once. The list is dead, and forwards
+                // to its parent's, which is not, as it counts a reference for its child's.
+                Some(mut forward) => unsafe { forward.put(one) },
+                None => Self::put_of_table(one, &writer, guard),
+            }
         }
         found
     }
 
     /// Replaces the table by a smaller one if it is more than four times too large (so that it does
-    /// not shrink and grow in turn) and there is memory for the copy.
+    /// not shrink and grow in turn) and there is memory for the copy. The caller holds the chain of
+    /// a list in the table.
     pub(in super::super) fn shrink_table(&self, guard: &Guard) {
-        let needed = || self.writer.lock().capacity_needed();
+        // Not waited for, as in `publish`.
+        let needed = || self.writer.try_lock()?.capacity_needed();
         if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {
             // Without memory the table keeps its size.
-            let _ = self.make_room(guard);
+            let _ = self.make_room(|| self.writer.try_lock(), guard);
         }
     }
 

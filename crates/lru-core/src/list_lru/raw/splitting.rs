@@ -25,9 +25,9 @@ use core::ptr;
 
 impl RawListLru {
     /// Creates shards beside the list of a group on a node. Returns false if the list has shards or
-    /// does not exist, if its group is dying, if there is no memory, or if the chain or the writer
-    /// lock is taken: contending threads will trigger another attempt. Waits for no lock but the
-    /// list's, which an add waits for anyway.
+    /// does not exist, if its group is dying, if there is no memory, or if the chain, the writer
+    /// lock or the list's lock is taken: contending threads will trigger another attempt. Waits for
+    /// no lock, as [`publish`](Self::publish).
     #[cold]
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {
@@ -54,7 +54,7 @@ impl RawListLru {
         let Some(table) = table else { return Err(split) };
         // A thread that unpublishes a list holds the chain until the list is out of the table. This
         // thread holds the chain, and the list is in the table, so the list is not dead.
-        let mut list = one.lock(guard);
+        let Some(mut list) = one.try_lock(guard) else { return Err(split) };
         list.begin_shards(split.shards().count());
         writer.split += 1;
         table.replace(key, old, TableSlot::of_split(Box::into_raw(split)));
@@ -79,14 +79,15 @@ impl RawListLru {
     /// progress. Resets the count of contended adds of a list without shards. `false`: shards
     /// remain, or the list's lock is taken.
     pub(super) fn sweep_shards(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
-        // `try_lock`, as a walk may hold the lock while its callback waits for the chain.
+        // No lock is waited for, as in `publish`: a walk may hold one while its callback waits for
+        // the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };
         if !list.is_split() {
             list.forget_misses();
             return true;
         }
         drop(list);
-        let mut writer = self.writer.lock();
+        let Some(mut writer) = self.writer.try_lock() else { return false };
         let Some(mut list) = one.try_lock(guard) else { return false };
         let Some(Pair::ShardSet(split)) = self.lookup(list.key(), guard) else { return false };
         if !split.is_quiet(&mut list) {

@@ -135,3 +135,78 @@ fn l18_concurrent_offlines_of_chains_and_siblings_do_not_deadlock() {
         lru.assert_valid();
     }
 }
+
+/// A walk's callback on the list of `parent`, during which `others` run in threads of their own, is
+/// the first to add to another `ListLru`, for the group that `first_add` selects.
+fn add_first_in_a_callback(others: &[fn(&Callback)], first_add: fn(&Callback) -> &crate::Memcg) {
+    let tree = MemcgTree::default();
+    let (walked, other) = (ListLru::new(), ListLru::new());
+    let parent = tree.root().create("p").unwrap();
+    let child = parent.create("c").unwrap();
+    let at = Arc::new(Callback { tree, walked, other, parent, child });
+    at.walked.add(item(0), &at.parent, NodeId::ZERO).unwrap();
+    let (done, ends) = std::sync::mpsc::channel();
+    let in_callback = Arc::new(AtomicUsize::new(0));
+    for other in others {
+        let (at, other, done, in_callback) = (at.clone(), *other, done.clone(), in_callback.clone());
+        thread::spawn(move || {
+            while in_callback.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            other(&at);
+            let _ = done.send(());
+        });
+    }
+    thread::spawn(move || {
+        at.walked.walk_one(&at.parent, NodeId::ZERO, &mut 1, |it| {
+            in_callback.store(1, Ordering::Relaxed);
+            // Time for the other threads to reach the list's lock; without it the test still holds.
+            thread::sleep(core::time::Duration::from_millis(50));
+            at.other.add(item(1), first_add(&at), NodeId::ZERO).unwrap();
+            it.skip()
+        });
+        let _ = done.send(());
+    });
+    for _ in 0..=others.len() {
+        // The threads are not joined: in a deadlock they never end.
+        ends.recv_timeout(core::time::Duration::from_secs(60)).expect("no thread waits for another for ever");
+    }
+}
+
+struct Callback {
+    tree: MemcgTree,
+    walked: ListLru<Item>,
+    other: ListLru<Item>,
+    parent: crate::Memcg,
+    child: crate::Memcg,
+}
+
+fn sweep(at: &Callback) {
+    crate::list_lru::sweep(at.tree.root());
+}
+
+#[test]
+fn l18_a_callback_may_be_the_first_to_add_to_other_lists_of_its_group() {
+    let split = |at: &Callback| {
+        at.walked.split_now(&at.parent, NodeId::ZERO);
+    };
+    add_first_in_a_callback(&[split], |at| &at.parent);
+}
+
+#[test]
+fn l18_a_callback_may_be_the_first_to_add_to_other_lists_of_a_child() {
+    let add = |at: &Callback| at.walked.add(item(2), &at.child, NodeId::ZERO).unwrap();
+    add_first_in_a_callback(&[add], |at| &at.child);
+    add_first_in_a_callback(&[add, sweep], |at| &at.parent);
+}
+
+#[test]
+fn l18_a_callback_may_be_the_first_to_add_while_idle_lists_are_freed() {
+    // The child's list is idle from the second sweep on.
+    let sweeps = |at: &Callback| {
+        drop(at.other.prepare(&at.parent, NodeId::ZERO));
+        drop(at.walked.prepare(&at.child, NodeId::ZERO));
+        (0..3).for_each(|_| sweep(at));
+    };
+    add_first_in_a_callback(&[sweeps, sweep], |at| &at.child);
+}
