@@ -330,6 +330,8 @@ impl<T: Linked> ListLru<T> {
     /// item is not visited twice unless the callback returns a retry. A walk whose callback
     /// released the lock resumes at its position. The callback runs under the list's lock: it must
     /// be short, must not block, and must not use this `ListLru` unless it releases the lock first.
+    /// It may use other `ListLru`s, but not drop one: the drop waits for groups that are going
+    /// offline, and these for the lock.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(
         &self,

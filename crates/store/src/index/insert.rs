@@ -10,8 +10,12 @@ use super::present::Present;
 use super::removal::{Entered, Removed};
 use super::segment::LockedSegment;
 use super::{mix, ExtendibleIndex, InsertError};
+use crate::fallible::try_push;
 use crate::slab::{Slot, Slotted};
+use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ptr;
+use lowwater_base::unwind::caught;
 use lowwater_base::NodeId;
 use lowwater_rcu::Guard;
 
@@ -23,13 +27,15 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// `add` is called under the segment's lock, with the handle, and with the object that is to be
     /// replaced and the node of its memory. It either stores the handle with its owner (and, for a
     /// replacement, removes the replaced object's handle from there) or returns the handle as an
-    /// error; then the index is unchanged. `hasher` returns the hash of any object.
+    /// error; then the index is unchanged. `hasher` returns the hash of any object. If it panics
+    /// for one while a segment grows, no lookup finds that object any more; the insert completes.
+    /// Without `std` the panic reaches the caller.
     ///
     /// The handle of the replaced object may be dropped at any time: during `add` the object is
     /// still in the index, and its life ends when this function removes it.
     ///
-    /// All three closures may panic: the index is then unchanged, but effects of `add` up to the
-    /// panic remain. None of them may change this index or call [`with`](Self::with): they run
+    /// `is` and `add` may panic: the index is then unchanged, but effects of `add` up to the panic
+    /// remain. None of them may change this index or call [`with`](Self::with): they run
     /// under the lock of one segment, so the thread would deadlock with itself.
     ///
     /// # Errors
@@ -54,20 +60,17 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // Declared before the lock so that they are dropped after it: dropping them may drop
         // objects.
         let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
+        let mut grows = true;
         let (mut segment, there, place) = loop {
             let Ok(segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
             if let Some(there) = self.find_locked(&segment, hash, |there| is(there, &slot)) {
                 break (segment, Some(there), there.place);
             }
-            let room = segment.room(hash);
-            match room {
-                Some(place) if !segment.is_full() => break (segment, None, place),
-                _ => {}
-            }
-            // No memory to grow: the segment becomes fuller than it should be.
-            if let Some(segment) = self.grow_full(segment, guard, hasher) {
-                let Some(place) = room else { return Err(InsertError::NoMemory(slot)) };
-                break (segment, None, place);
+            match segment.room(hash) {
+                // No memory to grow: the segment becomes fuller than it should be.
+                Some(place) if !(grows && segment.is_full()) => break (segment, None, place),
+                None if !grows => return Err(InsertError::NoMemory(slot)),
+                _ => grows = self.grow_full(segment, hash, guard, hasher),
             }
         };
         let present = there.map(|there| (there.object(), there.node()));
@@ -119,22 +122,37 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok((self.object(number), swapped))
     }
 
-    /// Grows a full segment; returns it if there is no memory. Out of line, and by value: a
+    /// Grows a full segment of this hash. Returns false if there is no memory. An object for which
+    /// `hasher` panics stays in the segment, where no lookup finds it. Out of line, and by value: a
     /// reference would keep the segment of the common case in memory.
     #[cold]
     #[inline(never)]
-    fn grow_full<'g>(
-        &self,
-        mut segment: LockedSegment<'g>,
-        guard: &Guard,
-        hasher: &impl Fn(&T) -> u64,
-    ) -> Option<LockedSegment<'g>> {
-        if self.grow(&mut segment, guard, hasher).is_err() {
-            return Some(segment);
+    fn grow_full(&self, segment: LockedSegment<'_>, hash: u64, guard: &Guard, hasher: &impl Fn(&T) -> u64) -> bool {
+        let (mut segment, mut unhashable) = (segment, Vec::<*const T>::new());
+        loop {
+            let last = Cell::new(ptr::null());
+            let hashable = |object: &T| {
+                if unhashable.iter().any(|other| ptr::eq(*other, object)) {
+                    return None;
+                }
+                last.set(object);
+                Some(hasher(object))
+            };
+            // After a panic the lock is released before the payload is dropped, which is user code.
+            match caught(move || self.grow(&mut segment, guard, &hashable)) {
+                Some(grown) => {
+                    let _moved = grown.is_ok() && self.tidy(guard);
+                    return grown.is_ok();
+                }
+                None if try_push(&mut unhashable, last.get()).is_err() => return false,
+                None => {}
+            }
+            match self.lock_if_any(hash, guard) {
+                Some(again) if again.is_full() => segment = again,
+                // Another thread has grown it, or has removed objects.
+                _ => return true,
+            }
         }
-        drop(segment);
-        let _moved = self.tidy(guard);
-        None
     }
 
     /// Returns the handle if its object can be inserted.

@@ -62,12 +62,13 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok(())
     }
 
-    /// Replaces a full segment by a larger one, or splits it into two.
+    /// Replaces a full segment by a larger one, or splits it into two. An object for which `hasher`
+    /// returns no hash gets the lowest one of its segment.
     pub(super) fn grow(
         &self,
         segment: &mut LockedSegment<'_>,
         guard: &Guard,
-        hasher: &impl Fn(&T) -> u64,
+        hasher: &impl Fn(&T) -> Option<u64>,
     ) -> Result<(), AllocError> {
         let objects = self.hashed(segment, hasher)?;
         let (class, header) = (segment.view().class(), segment.view().header());
@@ -109,7 +110,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // A little less than room for twice the objects, as classes are not exact multiples of each
         // other: the class for exactly twice could be one larger.
         let class = class_for(segment.len() * 2 - segment.len() / 8);
-        let objects = self.hashed(segment, hasher)?;
+        let objects = self.hashed(segment, &|object: &T| Some(hasher(object)))?;
         let header = segment.view().header();
         let pool = self.pool_for(header.depth);
         let smaller = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
@@ -163,7 +164,11 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Returns the objects of a segment, with their hashes.
-    fn hashed(&self, segment: &LockedSegment<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
+    fn hashed(
+        &self,
+        segment: &LockedSegment<'_>,
+        hasher: &impl Fn(&T) -> Option<u64>,
+    ) -> Result<Vec<Hashed>, AllocError> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(segment.len()).map_err(|_| AllocError)?;
         segment.view().each(|number| objects.push((0, number)));
@@ -172,7 +177,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
             if let Some(&(_, later)) = objects.get(at + AHEAD) {
                 prefetch(self.object(later));
             }
-            objects[at].0 = mix(hasher(self.object(objects[at].1)));
+            objects[at].0 = hasher(self.object(objects[at].1)).map_or(segment.view().header().prefix, mix);
         }
         Ok(objects)
     }
