@@ -191,6 +191,23 @@ fn an_entry_with_a_panicking_hash_stays_charged_until_found() {
 }
 
 #[test]
+fn inserts_complete_even_if_other_keys_panic_in_hash() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).hasher(Failing::default()).weigher(|_, _| ByteSize::new(100));
+    let cache = cache.build().unwrap();
+    for key in 0..2_000 {
+        ALONE.set(Some(key));
+        cache.insert(key, key).unwrap();
+        assert_eq!(cache.get(&key), Some(key));
+    }
+    ALONE.set(None);
+    assert_eq!(cache.len(), 2_000, "hidden entries stay until they are found, evicted or cleared");
+    cache.clear();
+    runtime.tree().drain_stock();
+    assert_eq!((cache.len(), runtime.root().usage()), (0, ByteSize::ZERO));
+}
+
+#[test]
 fn a_removal_completes_even_if_other_keys_panic_in_hash() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let (slot, told) = (Arc::new(Mutex::new(None::<Cache<u64, u64, Failing>>)), Arc::new(AtomicUsize::new(0)));
