@@ -236,7 +236,11 @@ where
         if !core.inflight.retries().try_begin(hash, core.clock.now()) {
             return None;
         }
-        let mut leader = core.inflight.start_reload(hash, key)?;
+        // Forgotten if no reload begins: nobody gets the right then.
+        let Some(mut leader) = core.inflight.start_reload(hash, key) else {
+            core.inflight.retries().forget(hash);
+            return None;
+        };
         let owner = {
             // The keys' `Eq` runs here while followers wait.
             let _running = leader.run();
