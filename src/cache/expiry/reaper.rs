@@ -176,7 +176,7 @@ where
             let Sweep { swept_to, finishing, .. } = *sweep;
             *sweep = Sweep { at, began, began_at: now.at, swept_to, finishing, ..Sweep::default() };
         }
-        let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
+        let Sweep { at: Some(at), earliest_seen, freed, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
         // The removals are finished after the guard is dropped, also if the key's own code panics.
         let mut gone = Vec::new();
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
@@ -197,10 +197,14 @@ where
         for record in expired {
             let is_gone = |there: &Record<K, V>| self.is_gone(there);
             let taken = self.unlink_at(&here, &guard, record, is_gone, self.cause_of_expired(record));
-            sweep.freed |= taken.is_some();
+            if taken.is_none() && record.is_indexed() {
+                // A use that began before the deadline has extended it meanwhile.
+                *earliest_seen = Deadline::earlier(*earliest_seen, record.deadline(), now.floor);
+            }
+            *freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
-        let freed = sweep.freed;
+        let freed = *freed;
         if is_done {
             sweep.at = None;
             sweep.swept_to = Some(sweep.began_at);
