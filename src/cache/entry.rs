@@ -319,8 +319,8 @@ where
     /// Calls `f` with the current entry and carries the returned operation out, atomically. For the
     /// group that is charged, see [`group`](Self::group).
     ///
-    /// If another thread inserts, replaces or removes the entry in between, `f` is called again;
-    /// also if memory for the value must be freed by more than the evictions of an insert, which
+    /// If another thread inserts, replaces or removes the entry in between, or it expires, `f` is
+    /// called again; also if memory for the value must be freed by more than the evictions of an insert, which
     /// may remove the entry itself. So `f` should have no other effect than its result; if `f` or
     /// the weigher changes the entry in each call, the calls do not end. The thread is pinned while
     /// `f` runs, while the value is weighed or is dropped because the entry has changed, and while
@@ -383,7 +383,7 @@ where
                     return Ok(Computed::Kept);
                 }
                 (Op::Remove, Some(record)) => {
-                    let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && !core.is_cleared(there);
+                    let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && !core.is_expired(there);
                     core.inflight.stop(hash);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
                         drop(guard);

@@ -3,9 +3,8 @@
 //! It is checked under the lock of the record's segment. A change must ensure that a record that
 //! was found before is recognized without the key's `Eq`, which may be inconsistent.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 
-use super::core::Core;
 use super::load::single_flight::InflightLoad;
 use super::record::Record;
 
@@ -15,7 +14,7 @@ pub(super) enum Expect<'g, K, V> {
     Any,
     /// No record, or an expired one.
     Vacant,
-    /// This record, and no other.
+    /// This record, and no other; and it has not expired.
     Same(&'g Record<K, V>),
     /// No record, or an expired one; and no call has stopped this load.
     Load(&'g InflightLoad<K, V>),
@@ -46,16 +45,15 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
     }
 
     /// Returns whether the precondition holds while `there` is the key's record, by
-    /// [`is_key_of`](Self::is_key_of).
+    /// [`is_key_of`](Self::is_key_of). `is_live`: there is a record, and it has not expired.
     #[inline]
-    pub(super) fn allows<S: BuildHasher>(&self, there: Option<&Record<K, V>>, core: &Core<K, V, S>) -> bool {
-        match (self, there) {
-            (Self::Any, _) | (Self::Vacant, None) => true,
-            (Self::Vacant, Some(there)) => core.is_expired(there),
-            (Self::Same(_), Some(there)) => !core.is_cleared(there),
-            (Self::Same(_), None) => false,
-            (Self::Load(load), there) => load.allows(there.is_none_or(|there| core.is_expired(there))),
-            (Self::Reload(load), there) => load.allows(there.is_none_or(Record::is_reloading)),
+    pub(super) fn allows(&self, there: Option<&Record<K, V>>, is_live: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Vacant => !is_live,
+            Self::Same(_) => is_live,
+            Self::Load(load) => load.allows(!is_live),
+            Self::Reload(load) => load.allows(there.is_none_or(Record::is_reloading)),
         }
     }
 }

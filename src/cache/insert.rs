@@ -449,14 +449,16 @@ where
         let (mut released, mut kept) = (None, None);
         let put = core.index.insert(record, hash, guard, is, &hasher, |mut record, present| {
             let there = present.map(|(there, _)| there);
-            if !expect.allows(there, core) {
+            // Decided once: time passes meanwhile.
+            let is_live = there.is_some_and(|there| !core.is_expired(there));
+            if !expect.allows(there, is_live) {
                 (refusal, another) = (Refusal::FoundAnother, there);
                 return Err(record);
             }
             if floor == Floor::OF_REPLACED {
                 kept = Some(core.keep_deadline(there, &record));
             }
-            if let (Some((there, node)), false) = (present, is_paid) {
+            if let (Some((there, node)), true, false) = (present, is_live, is_paid) {
                 match self.overwrite((there, node), (hash, guard), (record, bytes), &mut payment, &mut owner) {
                     Ok(replaced) => {
                         removal = Some(replaced);
@@ -478,7 +480,7 @@ where
             }
             // Before the record is in the index: a load in flight has read an older value, which
             // must not be inserted either if this record has left again by then.
-            if !expect.is_load() && there.is_none_or(|there| core.is_expired(there)) {
+            if !expect.is_load() && !is_live {
                 core.inflight.stop_older(hash);
             }
             // May change the queue. `add` then allocates the list under the lock if it is missing,
@@ -495,7 +497,7 @@ where
             })?;
             if let Some(there) = there {
                 core.stop_reload(there, hash);
-                if core.is_expired(there) {
+                if !is_live {
                     cause = core.cause_of_expired(there);
                 }
                 core.set_removed(there, cause);

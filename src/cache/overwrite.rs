@@ -34,8 +34,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns whether a new record of `group` may take the place of `old`, the record of the same
-    /// key, whose memory is on `node`. The caller holds the lock of their segment. If the old
+    /// Returns whether a new record of `group` may take the place of `old`, the live record of the
+    /// same key, whose memory is on `node`. The caller holds the lock of their segment. If the old
     /// record's group was looked up, its handle is stored in `owner`: it may be the last one, and
     /// the caller drops it without the lock.
     #[inline]
@@ -49,7 +49,7 @@ where
     ) -> bool {
         let core = &self.inner.core;
         let is_general = core.is_lru || core.held_values.is_some() || self.runtime().retired().is_much();
-        if is_general || new.node() != node || core.is_expired(old) {
+        if is_general || new.node() != node {
             return false;
         }
         // Relaxed: the flag is set before the first record of another group is inserted. This

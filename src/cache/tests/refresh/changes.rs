@@ -290,3 +290,106 @@ fn a_function_of_times_gets_a_reloaded_value_as_a_new_one() {
     clock.advance(8 * SECOND);
     assert_eq!(cache.get(&1), Some(1));
 }
+
+#[test]
+fn an_entry_that_expires_during_a_computation_is_computed_again() {
+    let clock = ManualClock::new();
+    let cache = cache(&clock);
+    /// Returns an operation for the first call of the closure, during which the entry expires, and
+    /// for the second.
+    fn compute(
+        cache: &Numbers,
+        clock: &ManualClock,
+        op: impl Fn(Option<u64>) -> Op<u64>,
+    ) -> (Computed<u64>, Vec<Option<u64>>) {
+        cache.insert(1, 100).unwrap();
+        let mut shown = vec![];
+        let computed = cache.entry(1).and_compute(|current| {
+            let value = current.map(|current| *current.value());
+            if shown.is_empty() {
+                clock.advance(SECOND * 11);
+            }
+            shown.push(value);
+            op(value)
+        });
+        (computed.unwrap(), shown)
+    }
+    let both = vec![Some(100), None];
+    let count = |value: Option<u64>| value.map_or(0, |value| value + 1);
+    assert_eq!(compute(&cache, &clock, |value| Op::Put(count(value))), (Computed::Inserted, both.clone()));
+    assert_eq!(cache.get(&1), Some(0));
+    assert_eq!(compute(&cache, &clock, |value| Op::Update(count(value))), (Computed::Inserted, both.clone()));
+    assert_eq!(cache.get(&1), Some(0), "a new entry has the cache's own time");
+    assert_eq!(compute(&cache, &clock, |_| Op::Remove), (Computed::Kept, both.clone()));
+    assert_eq!(compute(&cache, &clock, |_| Op::Touch(None)), (Computed::Kept, both));
+}
+
+#[test]
+fn a_slow_function_for_the_expiry_brings_no_expired_entry_back() {
+    let clock = ManualClock::new();
+    let (theirs, is_slow) = (clock.clone(), Arc::new(AtomicBool::new(true)));
+    let cache = builder(&clock)
+        .expire_after(move |_, _, event| match event {
+            ExpiryEvent::Read { .. } if is_slow.swap(false, Ordering::Relaxed) => {
+                theirs.advance(SECOND * 11);
+                Lifetime::Live(SECOND * 60)
+            }
+            _ => Lifetime::Unchanged,
+        })
+        .build()
+        .unwrap();
+    cache.insert(1, 1).unwrap();
+    assert_eq!(cache.get(&1), Some(1), "it was live when it was found");
+    assert_eq!(cache.peek(&1), None);
+}
+
+thread_local! {
+    /// Called by the next clone of a value on this thread.
+    static ON_CLONE: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
+}
+
+#[derive(PartialEq, Debug)]
+struct Slow(u64);
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        let on_clone = ON_CLONE.take();
+        if let Some(on_clone) = on_clone {
+            on_clone();
+        }
+        Self(self.0)
+    }
+}
+
+#[test]
+fn a_reload_that_did_not_begin_delays_no_other() {
+    let clock = ManualClock::new();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).clock(&clock).build().unwrap();
+    let cache = Cache::<u64, Slow>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(SECOND * 10)
+        .stale_while_revalidate(SECOND * 5)
+        .build()
+        .unwrap();
+    cache.insert(1, Slow(1)).unwrap();
+    clock.advance(SECOND * 11);
+    let ((load_begins, begun), (end_load, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (other, (done, is_done)) = (cache.clone(), mpsc::channel());
+    // The entry is due when it is found, and a load has begun when the reload is to begin.
+    ON_CLONE.set(Some(Box::new(move || {
+        std::thread::spawn(move || {
+            let failed = other.try_get_or_insert_with(1, || {
+                load_begins.send(()).unwrap();
+                ends.recv().unwrap();
+                Err("the database is away")
+            });
+            done.send(failed.is_err()).unwrap();
+        });
+        begun.recv_timeout(PATIENCE).unwrap();
+    })));
+    let hit = cache.get_or_refresh(&1).expect("a stale entry");
+    assert!(hit.refresh.is_none(), "a load is in flight");
+    end_load.send(()).unwrap();
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(true));
+    assert!(cache.get_or_refresh(&1).expect("a stale entry").refresh.is_some(), "nobody had the right before");
+}
