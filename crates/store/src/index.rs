@@ -235,7 +235,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // dropped.
         let mut removed_object = Removed::<T>(None);
         let mut segment = self.lock_if_any(hash, guard)?;
-        let there = self.find_locked(&segment, hash, is)?;
+        let there = Present::find(&segment, hash, is)?;
         segment.take(hash, there.place);
         // SAFETY: this thread removed the object from the index just now.
         unsafe { there.leave(&mut removed_object) };
@@ -356,7 +356,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     ) -> Option<R> {
         let hash = mix(hash);
         let segment = self.lock_if_any(hash, guard)?;
-        let there = self.find_locked(&segment, hash, is)?;
+        let there = Present::find(&segment, hash, is)?;
         Some(f(there.object()))
     }
 

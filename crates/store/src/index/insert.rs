@@ -63,7 +63,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let mut grows = true;
         let (mut segment, there, place) = loop {
             let Ok(segment) = self.lock(hash, guard) else { return Err(InsertError::NoMemory(slot)) };
-            if let Some(there) = self.find_locked(&segment, hash, |there| is(there, &slot)) {
+            if let Some(there) = Present::find(&segment, hash, |there| is(there, &slot)) {
                 break (segment, Some(there), there.place);
             }
             match segment.room(hash) {
@@ -113,7 +113,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // Declared before the lock so that they are dropped after it, as in `insert`.
         let (mut entered, mut replaced) = (Entered(None), Removed::<T>(None));
         let Some(mut segment) = self.lock_if_any(hash, guard) else { return Err(InsertError::Refused(slot)) };
-        let found = self.find_locked(&segment, hash, |there| ptr::eq(there, present));
+        let found = Present::find(&segment, hash, |there| ptr::eq(there, present));
         let Some(there) = found else { return Err(InsertError::Refused(slot)) };
         let (number, swapped) = entered.enter(slot, |slot| swap(slot, there.node())).map_err(InsertError::Refused)?;
         Self::replace_number(&mut segment, there, number, &mut replaced);

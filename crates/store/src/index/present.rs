@@ -5,35 +5,10 @@
 
 use super::removal::Removed;
 use super::segment::{LockedSegment, WayIndex};
-use super::ExtendibleIndex;
 use crate::slab::{SharedSlab, Slotted};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use lowwater_base::NodeId;
-
-impl<T: Slotted> ExtendibleIndex<T> {
-    /// Finds the object with `hash` for which `is` returns true in the locked segment of the hash.
-    #[inline]
-    pub(super) fn find_locked<'g>(
-        &'g self,
-        segment: &LockedSegment<'g>,
-        hash: u64,
-        is: impl Fn(&T) -> bool,
-    ) -> Option<Present<'g, T>> {
-        let mut object = None;
-        let place = segment.find(hash, |number| {
-            // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
-            // free.
-            let there = unsafe { SharedSlab::<T>::at(number) };
-            object = Some(there);
-            // SAFETY: the object is live, as its slot is not free; objects in an index are only
-            // borrowed shared.
-            is(unsafe { there.as_ref() })
-        })?;
-        // The last object that was tried is the one that was found.
-        object.map(|object| Present { object, place, guard: PhantomData })
-    }
-}
 
 /// An object that was found in the index under its segment's lock, and is not freed during `'g`.
 pub(super) struct Present<'g, T> {
@@ -53,8 +28,24 @@ impl<T> Clone for Present<'_, T> {
 impl<T> Copy for Present<'_, T> {}
 
 impl<'g, T: Slotted> Present<'g, T> {
-    /// Returns the object at a place of a segment.
+    /// Finds the object with `hash` for which `is` returns true, in the segment of the hash.
     #[inline]
+    pub(super) fn find(segment: &LockedSegment<'g>, hash: u64, is: impl Fn(&T) -> bool) -> Option<Self> {
+        let mut object = None;
+        let place = segment.find(hash, |number| {
+            // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
+            // free.
+            let there = unsafe { SharedSlab::<T>::at(number) };
+            object = Some(there);
+            // SAFETY: the object is live, as its slot is not free; objects in an index are only
+            // borrowed shared.
+            is(unsafe { there.as_ref() })
+        })?;
+        // The last object that was tried is the one that was found.
+        object.map(|object| Self { object, place, guard: PhantomData })
+    }
+
+    /// Returns the object at a place of a segment.
     pub(super) fn at(segment: &LockedSegment<'g>, place: WayIndex) -> Self {
         // SAFETY: the number is in the index and the segment's lock is held, so its slot is not
         // free. The lock was taken by a caller with a guard, so the slot is not freed during `'g`.
@@ -63,7 +54,7 @@ impl<'g, T: Slotted> Present<'g, T> {
 
     #[inline]
     pub(super) fn object(self) -> &'g T {
-        // SAFETY: the object is live during `'g` (`at`, `find_locked`), and objects in an index are
+        // SAFETY: the object is live during `'g` (`find`, `at`), and objects in an index are
         // only borrowed shared.
         unsafe { self.object.as_ref() }
     }
