@@ -21,8 +21,12 @@ where
     type Key = K;
     type Value = V;
 
+    /// Removes an entry with this key first: `LruCache::push` would keep its key, and return the
+    /// new one with the replaced value.
     fn push(&mut self, key: K, value: V) -> Option<(K, V)> {
-        self.push(key, value)
+        let replaced = self.pop_entry(&key);
+        let evicted = self.push(key, value);
+        replaced.or(evicted)
     }
 
     fn pop_oldest(&mut self) -> Option<(K, V)> {

@@ -339,6 +339,25 @@ fn a_key_leaves_with_the_weight_it_came_with() {
     check(hashlink::LruCache::new(3), |cache, key| cache.remove_entry(key));
 }
 
+/// The weight is no sum of a key's and a value's part, so the pair must leave as it came.
+#[test]
+fn a_replaced_entry_leaves_with_its_own_key() {
+    fn check<C: OldestFirst<Key = String, Value = usize>>(cache: C) {
+        let cache = Weighed::new(cache, |key: &String, value: &usize| (key.capacity() + value).next_power_of_two());
+        for n in 0..100 {
+            let mut key = String::with_capacity(100 + 50 * (n % 3));
+            key.push('a');
+            assert_eq!(cache.insert(key, 100 * (n % 2)).is_some(), n > 0);
+        }
+        // 100 and 100 bytes, with the capacity of the last key.
+        assert_eq!(cache.weight(), ByteSize::new(256));
+        cache.shrink_to(ByteSize::new(1));
+        assert_eq!(cache.weight(), ByteSize::ZERO);
+    }
+    check(lru::LruCache::new(3.try_into().unwrap()));
+    check(hashlink::LruCache::new(3));
+}
+
 /// A value; the first one that is dropped while `PANICS` is set panics.
 struct PanicsInDrop;
 
