@@ -37,8 +37,9 @@ mod tests;
 /// assert_eq!((there.unwrap(), limits.load(&guard).unwrap()), (&vec![1, 2], &vec![3]));
 /// ```
 ///
-/// The drop of the cell retires its value, so a type that holds an `RcuCell<T>` repeats the bounds
-/// of `T`.
+/// The drop of the cell drops its value at once: references to it borrow the cell, so there are no
+/// readers. A replaced value may be dropped later, on any thread. So a type that holds an
+/// `RcuCell<T>` repeats the bounds of `T`.
 #[doc(alias = "__rcu")]
 pub struct RcuCell<T: Send + Sync + 'static> {
     held: AtomicPtr<RcuBox<T>>,
