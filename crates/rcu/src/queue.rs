@@ -11,7 +11,7 @@ use core::ptr;
 /// number, and `tests/kinds.rs` expects it.
 pub const KINDS_MAX: usize = 8;
 
-/// Retired objects of one kind, the most recent one first.
+/// Retired objects of one kind, in no order.
 #[derive(Clone, Copy)]
 struct Queue {
     /// `None`: no object was queued here yet.
@@ -74,12 +74,16 @@ impl Queues {
         queue
     }
 
-    /// Moves all objects of `other` here.
+    /// Moves all objects of `other` here. For each kind O(the shorter queue): a collection puts all
+    /// waiting objects back to the few that were retired meanwhile.
     #[cfg(all(not(lowwater_loom), feature = "std"))]
     pub(crate) fn append(&mut self, mut other: Self) {
         for theirs in &mut other.0 {
             let Some(kind) = theirs.kind else { continue };
             let queue = self.of(kind);
+            if queue.len < theirs.len {
+                core::mem::swap(queue, theirs);
+            }
             while let Some(object) = theirs.pop() {
                 // SAFETY: the object was queued there as one of this kind, and was just taken out.
                 unsafe { queue.push(object) };

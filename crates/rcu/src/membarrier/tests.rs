@@ -7,8 +7,9 @@
 use super::*;
 use crate::queue::thing::Thing;
 use crate::queue::Queues;
+use crate::retired::RetiredKind;
 use crate::sync::atomic::AtomicUsize;
-use crate::sync::Arc;
+use crate::sync::{Arc, UnsafeCell};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -234,18 +235,20 @@ fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
     assert!(!held && !left && !stray);
 }
 
+/// Queues new objects.
+fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
+    let mut queues = Queues::new();
+    for _ in 0..count {
+        let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
+        // SAFETY: the object came from a box, and no other code has a pointer to it.
+        unsafe { queues.push(thing) };
+    }
+    queues
+}
+
 /// `Garbage::put_back`: the earlier batch keeps its stamp, and the later one waits for a new stamp.
 #[test]
 fn objects_that_could_not_be_freed_keep_their_stamp() {
-    fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
-        let mut queues = Queues::new();
-        for _ in 0..count {
-            let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
-            // SAFETY: the object came from a box, and no other code has a pointer to it.
-            unsafe { queues.push(thing) };
-        }
-        queues
-    }
     let freed = Arc::new(AtomicUsize::new(0));
     let sealed = |count, stamp| Sealed { queues: things(count, &freed), stamp };
     let mut garbage = Garbage::new();
@@ -270,4 +273,58 @@ fn objects_that_could_not_be_freed_keep_their_stamp() {
     // SAFETY: no reader has a pointer to these objects.
     unsafe { garbage.sealed.unwrap().queues.free() };
     assert_eq!(freed.load(Ordering::Relaxed), 160);
+}
+
+/// While a reader holds back what was retired, each replacement of a large object collects and puts
+/// all of that back. It must not visit each object.
+#[test]
+fn objects_that_wait_are_put_back_without_a_visit_to_each() {
+    static VISITS: AtomicUsize = AtomicUsize::new(0);
+    struct Counted(UnsafeCell<*mut Self>);
+    // SAFETY: only the queue that owns the object uses the link.
+    unsafe impl Send for Counted {}
+    // SAFETY: `kind` returns one static, and no other code uses the link.
+    unsafe impl Retired for Counted {
+        fn kind() -> &'static RetiredKind {
+            static KIND: RetiredKind = RetiredKind::of::<Counted>();
+            &KIND
+        }
+
+        fn link(&self) -> &UnsafeCell<*mut Self> {
+            VISITS.fetch_add(1, Ordering::Relaxed);
+            &self.0
+        }
+    }
+    const COUNT: usize = 1000;
+    let mut garbage = Garbage::new();
+    for stamp in 0..COUNT {
+        // Each `push` is one visit.
+        // SAFETY: the object comes from a box, and no other code has a pointer to it.
+        unsafe { garbage.queues.push(Box::into_raw(Box::new(Counted(UnsafeCell::new(ptr::null_mut()))))) };
+        let earlier = garbage.sealed.take();
+        let later = Sealed { queues: garbage.queues.take(), stamp: stamp as u64 };
+        garbage.put_back(earlier, later);
+    }
+    assert_eq!(garbage.queues.len() + garbage.sealed.as_ref().unwrap().queues.len(), COUNT);
+    let visits = VISITS.load(Ordering::Relaxed);
+    assert!(visits <= 4 * COUNT, "{visits} visits for {COUNT} objects");
+    // SAFETY: no reader has a pointer to these objects.
+    unsafe { garbage.queues.free() };
+    // SAFETY: no reader has a pointer to these objects.
+    unsafe { garbage.sealed.unwrap().queues.free() };
+}
+
+/// `Queues::append` to an empty, a shorter and a longer queue.
+#[test]
+fn appended_queues_have_all_objects() {
+    let freed = Arc::new(AtomicUsize::new(0));
+    for (here, there) in [(0, 0), (0, 5), (5, 0), (2, 5), (5, 2), (5, 5)] {
+        let mut queues = things(here, &freed);
+        queues.append(things(there, &freed));
+        assert_eq!(queues.len(), here + there);
+        let before = freed.load(Ordering::Relaxed);
+        // SAFETY: no reader has a pointer to these objects.
+        unsafe { queues.free() };
+        assert_eq!(freed.load(Ordering::Relaxed), before + here + there);
+    }
 }
