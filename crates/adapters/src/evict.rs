@@ -36,9 +36,10 @@ pub trait Evict: Send + Sync + 'static {
     fn weight(&self) -> ByteSize;
 
     /// Evicts, by the cache's own policy, until the cache weighs no more than `target` or nothing
-    /// more can be evicted. Leaves no lower capacity behind, because the runtime bounds the cache:
-    /// an implementation that evicts by a lower capacity sets the old one back, also after a panic.
-    /// Exception: where the weight is the capacity (see [`evict_by`]).
+    /// more can be evicted. Entries that are inserted meanwhile need not be evicted: each update
+    /// checks the weight again. Leaves no lower capacity behind, because the runtime bounds the
+    /// cache: an implementation that evicts by a lower capacity sets the old one back, also after a
+    /// panic. Exception: where the weight is the capacity (see [`evict_by`]).
     ///
     /// Called on any thread, but not on two at once (`eviction.rs`). It may take the cache's locks,
     /// so a thread must not hold them when it charges:

@@ -63,8 +63,21 @@ struct WeighedState<C> {
     cache: C,
     /// The sum of the weights of the entries, and of those that are leaving.
     weight: ByteSize,
+    /// The number of entries; wrong after changes by `with`.
+    entries: usize,
     /// Entries that were taken out, and whose weight is yet to be subtracted.
     leaving: u32,
+}
+
+impl<C> WeighedState<C> {
+    /// Counts an entry that was taken out, if there is one.
+    fn leaves<E>(&mut self, old: Option<E>) -> Option<E> {
+        if old.is_some() {
+            self.entries = self.entries.saturating_sub(1);
+            self.leaving += 1;
+        }
+        old
+    }
 }
 
 /// An entry that is leaving; [`WeighedState::leaving`] counts it.
@@ -95,7 +108,7 @@ impl<C: OldestFirst> Weighed<C> {
     ) -> Self {
         assert!(cache.pop_oldest().is_none(), "the cache is not empty: its entries have no weight");
         Self {
-            state: Mutex::new(WeighedState { cache, weight: ByteSize::ZERO, leaving: 0 }),
+            state: Mutex::new(WeighedState { cache, weight: ByteSize::ZERO, entries: 0, leaving: 0 }),
             weigher: Box::new(move |key, value| weigher(key, value).into()),
         }
     }
@@ -107,9 +120,10 @@ impl<C: OldestFirst> Weighed<C> {
         let mut state = lock(&self.state);
         let old = state.cache.push(key, value);
         state.weight += weight;
-        state.leaving += u32::from(old.is_some());
+        state.entries += 1;
+        let old = state.leaves(old);
         drop(state);
-        self.forget(old)
+        old.inspect(|old| _ = self.forget(old))
     }
 
     /// Removes an entry by the cache's own methods: the closure returns the entry that it removed.
@@ -117,9 +131,9 @@ impl<C: OldestFirst> Weighed<C> {
     pub fn remove_with(&self, remove: impl FnOnce(&mut C) -> Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
         let mut state = lock(&self.state);
         let old = remove(&mut state.cache);
-        state.leaving += u32::from(old.is_some());
+        let old = state.leaves(old);
         drop(state);
-        self.forget(old)
+        old.inspect(|old| _ = self.forget(old))
     }
 
     /// Calls `f` with the cache, under the lock: for lookups. `f` must not insert or remove
@@ -135,14 +149,13 @@ impl<C: OldestFirst> Weighed<C> {
     }
 
     /// Subtracts the weight of an entry that was taken out and is counted as leaving, and returns
-    /// the entry.
-    fn forget(&self, old: Option<(C::Key, C::Value)>) -> Option<(C::Key, C::Value)> {
-        let (key, value) = old?;
+    /// the weight.
+    fn forget(&self, (key, value): &(C::Key, C::Value)) -> ByteSize {
         // Dropped also if the weigher panics.
         let _leaving = Leaving(&self.state);
-        let weight = (self.weigher)(&key, &value);
+        let weight = (self.weigher)(key, value);
         lock(&self.state).weight -= weight;
-        Some((key, value))
+        weight
     }
 }
 
@@ -155,24 +168,32 @@ where
         lock(&self.state).weight
     }
 
+    /// Evicts what is too heavy now. Entries that are inserted meanwhile, by other threads or by
+    /// the drop of evicted values, do not prolong the eviction.
     fn shrink_to(&self, target: ByteSize) {
-        loop {
+        let (mut excess, entries) = {
+            let state = lock(&self.state);
+            (state.weight - target, state.entries)
+        };
+        // At least one: entries that were inserted by `with` are not counted.
+        for _ in 0..entries.max(1) {
             let mut state = lock(&self.state);
-            if state.weight <= target {
+            if excess == ByteSize::ZERO || state.weight <= target {
                 return;
             }
-            let Some(old) = state.cache.pop_oldest() else {
+            let oldest = state.cache.pop_oldest();
+            let Some(old) = state.leaves(oldest) else {
                 // Entries that were removed by `with` have left their weight behind. Entries that
                 // are leaving are yet to subtract theirs.
+                state.entries = 0;
                 if state.leaving == 0 {
                     state.weight = ByteSize::ZERO;
                 }
                 return;
             };
-            state.leaving += 1;
             drop(state);
             // The entry is weighed and dropped without the lock.
-            drop(self.forget(Some(old)));
+            excess -= self.forget(&old);
         }
     }
 }

@@ -417,6 +417,48 @@ fn an_entry_that_leaves_during_an_eviction_and_an_insert_leaves_an_exact_weight(
     assert_eq!(cache.weight(), ByteSize::ZERO);
 }
 
+/// A value that inserts a new one when it is dropped, for as long as `LIVES` is above 0.
+struct Revives(u64);
+
+static REVIVED: OnceLock<Weighed<lru::LruCache<u64, Revives>>> = OnceLock::new();
+static LIVES: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for Revives {
+    fn drop(&mut self) {
+        let lives = LIVES.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |lives| lives.checked_sub(1));
+        if let (Ok(lives), Some(cache)) = (lives, REVIVED.get()) {
+            assert!(cache.insert(1000 + lives, Revives(self.0)).is_none());
+        }
+    }
+}
+
+/// An eviction in which entries are inserted evicts no more than it was asked for.
+#[test]
+fn values_that_insert_themselves_again_do_not_prolong_an_eviction() {
+    const LIVES_MAX: u64 = 10_000;
+    let cache = REVIVED.get_or_init(|| Weighed::new(lru::LruCache::unbounded(), |_, value: &Revives| value.0));
+    let evict = |target| {
+        LIVES.store(LIVES_MAX, Ordering::SeqCst);
+        cache.shrink_to(ByteSize::new(target));
+        LIVES_MAX - LIVES.swap(0, Ordering::SeqCst)
+    };
+    for key in 0..100 {
+        assert!(cache.insert(key, Revives(10)).is_none());
+    }
+    assert_eq!(evict(900), 10, "values were dropped");
+    assert_eq!((cache.weight(), cache.with(|lru| lru.len())), (ByteSize::new(1000), 100));
+    // Without the new values, it evicts all of them.
+    cache.shrink_to(ByteSize::ZERO);
+    assert_eq!((cache.weight(), cache.with(|lru| lru.len())), (ByteSize::ZERO, 0));
+    // Entries without a weight, beside one that leaves its weight behind.
+    for key in 0..100 {
+        assert!(cache.insert(key, Revives(u64::from(key == 0))).is_none());
+    }
+    assert!(cache.with(|lru| lru.pop(&0)).is_some());
+    let dropped = evict(0);
+    assert!((99..=100).contains(&dropped), "{dropped} values of 99 were dropped");
+}
+
 type Plain = Weighed<lru::LruCache<u64, Vec<u8>>>;
 
 fn plain() -> Plain {
