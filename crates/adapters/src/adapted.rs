@@ -141,6 +141,12 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
 ///     cache: Adapted<C>,
 /// }
 /// ```
+///
+/// # Deadlocks
+///
+/// Code that an eviction runs on another thread and waits for, as foyer's listeners and the drop of
+/// its values, must not drop this handle: the drop waits for the callback, which waits for that
+/// thread.
 pub struct Adapted<C> {
     /// Dropped before `member`, as the first field: outside of callbacks, no callback is in the
     /// cache any more then.

@@ -46,6 +46,12 @@ pub trait Evict: Send + Sync + 'static {
     /// [`Adapted::update`](crate::Adapted::update) charges after its closure has returned. A panic
     /// in a call by reclaim excludes the cache from reclaim. A panic in an update or a settlement
     /// reaches the caller, and the cache stays in reclaim.
+    ///
+    /// # Deadlocks
+    ///
+    /// An implementation may evict on other threads and wait for them. Code that runs there, such
+    /// as the drop of a value or a listener, must not drop the [`Adapted`](crate::Adapted) handle:
+    /// the drop waits for the scan, and the scan for that thread. On the thread of the call it may.
     fn shrink_to(&self, target: ByteSize);
 }
 

@@ -24,6 +24,11 @@ use crate::Evict;
 /// If an event listener panics, it is not called for the rest of that shard.
 ///
 /// After such a failure, shards may keep the lower capacity until the next eviction.
+///
+/// # Deadlocks
+///
+/// The eviction waits for foyer's threads, which call event listeners and drop values. That code
+/// must not drop the [`Adapted`](crate::Adapted) handle of this cache: see [`Evict::shrink_to`].
 impl<K, V, S> Evict for Cache<K, V, S, CacheProperties>
 where
     K: Hash + Eq + Send + Sync + 'static,
