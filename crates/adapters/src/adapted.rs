@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-use lowwater::lru_core::MemcgError;
+use lowwater::lru_core::{MemcgError, OverLimit};
 use lowwater::shrinker::ShrinkerAllocError;
 use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker};
 
@@ -32,6 +32,10 @@ const POSTPONED_PARTS: u64 = 8;
 /// The objects after which reclaim by utility ends a scan that frees nothing (`SCAN_MAX` in
 /// `least_useful/victim.rs` of `lowwater-shrinker`). A scan that reports fewer is repeated at once.
 const SCAN_MAX: u64 = 256;
+/// The number of parts in which a large difference between weight and charge is charged.
+const PARTS: u64 = 16;
+/// A part has at least this number of bytes, so that a usual update is one charge.
+const PART_MIN: u64 = 64 << 10;
 
 /// The error of [`adapt`] and [`adapt_in`]. The cache that was passed is dropped.
 #[derive(Debug, thiserror::Error)]
@@ -156,8 +160,10 @@ pub struct Adapted<C> {
 
 impl<C: Evict> Adapted<C> {
     /// Calls `change` with the cache, and charges or uncharges the difference in weight. At a limit
-    /// this thread first reclaims a little, from all caches, as in [`Runtime::charge`]. If there is
-    /// still no room, the cache evicts down to the charge.
+    /// this thread first reclaims a little, from all caches, as in [`Runtime::charge`]. A
+    /// difference of more than 64 KiB is charged in parts. If there is still no room, the cache
+    /// evicts down to the charge. So after an update above a limit it keeps the entries for which
+    /// other caches have made room.
     ///
     /// No lock that [`Evict::shrink_to`] takes may be held when `change` returns.
     ///
@@ -229,9 +235,9 @@ impl<C: Evict> Member<C> {
             self.occupancy.occupied(self.balance.group(), NodeId::ZERO);
         }
         if weight > self.balance.charged() {
-            if let Err(over) = self.balance.raise_to(weight) {
+            if let Err(over) = self.raise(weight) {
                 // The cache keeps only the entries for which the limit has room.
-                self.balance.raise_to_limit(weight, &over);
+                self.balance.raise_to_limit(self.cache.weight(), &over);
                 self.evict_to_charge();
             }
             // The charge may have reclaimed from this cache.
@@ -239,6 +245,30 @@ impl<C: Evict> Member<C> {
         } else {
             self.lower(weight);
         }
+    }
+
+    /// Raises the charge to the weight, in parts if much is missing. A charge reclaims until all of
+    /// it fits, or from no cache if it is larger than the limit, and does not know that this cache
+    /// needs less once the reclaim has evicted from it. So each part is followed by a weighing.
+    fn raise(&self, mut weight: ByteSize) -> Result<(), OverLimit> {
+        let max = self.balance.max();
+        let part = ((weight.min(max) - self.balance.charged()) / PARTS).max(ByteSize::new(PART_MIN));
+        // Bounded, because other threads may add entries, or lower the charge.
+        for _ in 0..2 * PARTS {
+            let charged = self.balance.charged();
+            if weight <= charged {
+                return Ok(());
+            }
+            // The last part may be above the limit: its reclaim makes room for later updates, too.
+            let raised = if weight - charged <= part { weight } else { max.min(charged + part) };
+            if raised <= charged {
+                // Only this cache could give way, and the caller evicts from it in one call.
+                break;
+            }
+            self.balance.raise_to(raised)?;
+            weight = self.cache.weight();
+        }
+        self.balance.try_raise_to(weight)
     }
 
     /// Uncharges the bytes that the cache does not need at this weight.

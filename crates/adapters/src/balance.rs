@@ -56,13 +56,22 @@ impl Balance {
         *self.lock()
     }
 
+    /// Returns the most that can be charged, in whole steps: the least `max` of the group and those
+    /// above it. O(depth).
+    pub(crate) fn max(&self) -> ByteSize {
+        let groups = std::iter::successors(Some(&self.group), |group| group.parent());
+        let max = groups.map(Memcg::max).min().unwrap_or_default();
+        ByteSize::new(max.get() / STEP * STEP)
+    }
+
     /// Charges the bytes that a cache of this weight needs beyond the present charge. Reclaims at a
     /// limit, from this cache as well, so no lock of the cache may be held.
     pub(crate) fn raise_to(&self, weight: ByteSize) -> Result<(), OverLimit> {
         self.raise_by(weight, |steps| self.runtime.charge(&self.group, steps))
     }
 
-    /// As [`raise_to`](Self::raise_to), without reclaim: for a thread that may be inside a scan.
+    /// As [`raise_to`](Self::raise_to), without reclaim: for a thread that may be inside a scan, or
+    /// where only this cache could give way.
     pub(crate) fn try_raise_to(&self, weight: ByteSize) -> Result<(), OverLimit> {
         self.raise_by(weight, |steps| self.group.try_charge(steps).map(|_above| ()))
     }

@@ -249,6 +249,23 @@ fn holds_the_budget<C: Kind>(name: &str) {
     assert_eq!(group.usage(), ByteSize::ZERO, "{name}");
 }
 
+/// An update that is larger than the budget finds the room that an idle cache gives up.
+fn takes_room_in_one_update<C: Kind>(name: &str, values: u64) {
+    let runtime = runtime(BUDGET);
+    let (cache, ours) = (adapt(&runtime, name, C::empty()).unwrap(), ours(&runtime));
+    (0..KEYS).for_each(|key| ask_ours(&ours, key, VALUE));
+    let free = BUDGET - runtime.root().usage();
+    assert!(free <= BUDGET / 4, "{free:#} are free");
+    cache.update(|cache| (0..values).for_each(|key| cache.put(key)));
+    // While the reclaimer evicts from the cache, the update leaves the excess to it.
+    eventually(&format!("{name}: the weight is charged"), || cache.weight() <= cache.charged());
+    let (held, left) = (cache.weight(), ours.stats().bytes);
+    println!("{name}: {held:#} after an update with {values} values, {left:#} of the other cache");
+    assert!(held >= free + BUDGET / 16, "{name} holds {held:#}, {free:#} were free");
+    assert!(held + left >= BUDGET / 2, "{name} and the other cache hold {held:#} and {left:#}");
+    assert!(runtime.root().usage() <= BUDGET);
+}
+
 type Quick = quick_cache::sync::Cache<u64, Vec<u8>, Bytes>;
 type Foyer = foyer_memory::Cache<u64, Vec<u8>>;
 type Lru = Weighed<lru::LruCache<u64, Vec<u8>>>;
@@ -261,6 +278,18 @@ fn each_cache_gives_way() {
     gives_way::<Lru>("lru");
     gives_way::<Hashlink>("hashlink");
     gives_way::<Fifo>("closures");
+}
+
+/// quick_cache is missing: it has a capacity of its own.
+#[test]
+fn each_cache_takes_room_in_one_update() {
+    // Half the budget, twice, and 32 times.
+    for values in [KEYS / 6, 2 * KEYS / 3, 32 * KEYS / 3] {
+        takes_room_in_one_update::<Foyer>("foyer", values);
+        takes_room_in_one_update::<Lru>("lru", values);
+        takes_room_in_one_update::<Hashlink>("hashlink", values);
+        takes_room_in_one_update::<Fifo>("closures", values);
+    }
 }
 
 #[test]
