@@ -165,7 +165,9 @@ impl<C: Evict> Adapted<C> {
     /// evicts down to the charge. So after an update above a limit it keeps the entries for which
     /// other caches have made room.
     ///
-    /// No lock that [`Evict::shrink_to`] takes may be held when `change` returns.
+    /// No lock that [`Evict::shrink_to`] takes may be held when `change` returns. The drop of an
+    /// evicted value may update the cache. Above a limit, what it inserts is evicted as well, so an
+    /// update does not end while each evicted value inserts another one.
     ///
     /// # Panics
     ///
