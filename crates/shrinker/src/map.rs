@@ -326,8 +326,8 @@ impl Map {
         last
     }
 
-    /// Frees what a cleared bit leaves: its deferred objects, and if `last` its word and
-    /// `ShrinkerInfo`. Does nothing if the bit is set again.
+    /// Frees what a cleared bit leaves: its deferred objects, its counts, and if `last` its word
+    /// and `ShrinkerInfo`. Does nothing if the bit is set again.
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
         let removed_info = self.node(node).retire_pair(memcg.id(), id, last);
         drop(removed_info);

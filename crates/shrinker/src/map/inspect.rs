@@ -18,11 +18,14 @@ impl Map {
     /// Records a visit that counted `counted` objects, unless the pair was found empty and is gone.
     pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &VisitCounts) {
         let infos = self.node(node).shard(memcg.id()).read();
-        if let Some(info) = infos.get(memcg.id()).filter(|info| info.words.contains(id)) {
-            // Without memory the visit is not recorded.
-            if let Some(visit_state) = info.visit_state_to_write() {
-                visit_state.pair_counts.lock().add(id, counted, visited);
-            }
+        let Some(info) = infos.get(memcg.id()).filter(|info| info.words.contains(id)) else { return };
+        // Without memory the visit is not recorded.
+        let Some(visit_state) = info.visit_state_to_write() else { return };
+        let mut pair_counts = visit_state.pair_counts.lock();
+        // Checked again under the lock: another thread may have cleared the bit and called
+        // `forget_visits`, and nothing would remove counts that are added after that.
+        if info.words.contains(id) {
+            pair_counts.add(id, counted, visited);
         }
     }
 

@@ -39,19 +39,14 @@ impl NodeMap {
         &self.shards[memcg.index() % SHARDS]
     }
 
-    /// Removes the deferred objects of a shrinker unless its bit is set again. If `last` (the
-    /// cleared bit was the last one in its word), frees the word, too, and returns the
+    /// Removes the deferred objects and the counts of a shrinker unless its bit is set again. If
+    /// `last` (the cleared bit was the last one in its word), frees the word, too, and returns the
     /// `ShrinkerInfo` if no bit is left in it.
     pub(super) fn retire_pair(&self, memcg: MemcgId, id: u32, last: bool) -> Option<ShrinkerInfo> {
         let shard = self.shard(memcg);
         if !last {
             let infos = shard.read();
-            let info = infos.get(memcg)?;
-            if !info.words.contains(id) {
-                if let Some(visit_state) = info.visit_state() {
-                    visit_state.nr_deferred.lock().take(id, true);
-                }
-            }
+            infos.get(memcg)?.forget_visits(id);
             return None;
         }
         self.tidy(&mut shard.write(), memcg)

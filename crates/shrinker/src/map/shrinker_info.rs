@@ -50,6 +50,17 @@ impl ShrinkerInfo {
         self.visit_state.get_or_try_init(|| try_box(VisitState::default()).ok_or(())).ok()
     }
 
+    /// Removes the state of one shrinker, unless its bit is set.
+    pub(super) fn forget_visits(&self, id: u32) {
+        let Some(visit_state) = self.visit_state() else { return };
+        let (mut pair_counts, mut nr_deferred) = (visit_state.pair_counts.lock(), visit_state.nr_deferred.lock());
+        // Checked under the locks: `Map::note` checks the bit under that of `pair_counts`.
+        if !self.words.contains(id) {
+            pair_counts.remove(id);
+            nr_deferred.take(id, true);
+        }
+    }
+
     /// Removes the state of shrinkers without a bit.
     pub(super) fn tidy_visit_state(&mut self) {
         let Some(visit_state) = self.visit_state.get() else { return };

@@ -39,6 +39,10 @@ impl Map {
                             assert!(info.words.contains(shrinker), "shrinker {shrinker} has a debt without a bit");
                             true
                         });
+                        visit_state.pair_counts.lock().retain(|shrinker| {
+                            assert!(info.words.contains(shrinker), "shrinker {shrinker} has counts without a bit");
+                            true
+                        });
                     }
                     assert!(infos.insert(id), "a group has one info");
                 }
@@ -117,6 +121,7 @@ proptest! {
             match op {
                 Op::Set(g, n, id) => {
                     map.set(&groups[g], NodeId::new(n), keys[&id]);
+                    map.note(&groups[g], NodeId::new(n), id, 1, &VisitCounts::default());
                     model.entry((online(g), n, id)).or_default();
                 }
                 Op::Clear(g, n, id) => {
@@ -361,6 +366,45 @@ fn a_visit_is_noted_as_long_as_the_pair_is_live() {
     assert_eq!([tree.root(), &group].map(|root| map.held(root, node)), [50, 50]);
     let beside = tree.root().create("beside").unwrap();
     assert_eq!(map.held(&beside, node), 0);
+}
+
+/// As for debts: the counts vanish with the bit whether or not its word stays for another shrinker.
+#[test]
+fn s17_a_cleared_bit_leaves_no_counts() {
+    let (tree, map, node) = (MemcgTree::new(0), Map::new(1), NodeId::ZERO);
+    let root = tree.root();
+    let visited = VisitCounts { requested: 9, freed: 7, ..VisitCounts::default() };
+    for other in [2, 200] {
+        let (mut key, stays) = (map.open(1).unwrap(), map.open(other).unwrap());
+        map.set(root, node, stays);
+        map.note(root, node, other, 3, &visited);
+        for is_reused in [false, true] {
+            map.set(root, node, key);
+            map.note(root, node, 1, 50, &visited);
+            assert_eq!(map.held(root, node), 53);
+            let last = map.clear(root, node, 1);
+            assert_eq!(last, other == 200, "of its word");
+            map.retire_pair(root, node, 1, last);
+            assert_eq!(map.held(root, node), 3);
+            if is_reused {
+                map.close(key);
+                key = map.open(1).unwrap();
+            }
+            map.set(root, node, key);
+            let counts =
+                map.pairs().into_iter().map(|pair| (pair.shrinker.get(), pair.count, pair.requested, pair.freed));
+            let mut counts: Vec<_> = counts.collect();
+            counts.sort();
+            assert_eq!(counts, [(1, None, 0, 0), (other, Some(3), 9, 7)]);
+        }
+        // Here the bit is set again before the call of `retire_pair`.
+        let last = map.clear(root, node, other);
+        map.set(root, node, stays);
+        map.retire_pair(root, node, other, last);
+        assert_eq!(map.held(root, node), 3);
+        map.close(key);
+        map.close(stays);
+    }
 }
 
 #[test]

@@ -68,6 +68,12 @@ impl PairCountsOf {
         self.0.iter().fold(0, |sum: u64, (_, seen)| sum.saturating_add(seen.counted))
     }
 
+    pub(crate) fn remove(&mut self, id: u32) {
+        if let Ok(at) = self.0.binary_search_by_key(&id, |seen| seen.0) {
+            self.0.remove(at);
+        }
+    }
+
     /// Keeps only the pairs of ids for which `stays` returns true.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|seen| stays(seen.0));
