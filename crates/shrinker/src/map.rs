@@ -303,9 +303,9 @@ impl Map {
         }
     }
 
-    /// Clears a bit. The caller then counts again. Unless that count is "empty", the caller
-    /// [`set`](Self::set)s the bit again; otherwise it calls [`retire_pair`](Self::retire_pair). In
-    /// both cases the caller finally calls [`remove_unset`](Self::remove_unset). Returns whether
+    /// Clears a bit. The caller then counts again, and [`set`](Self::set)s the bit again unless
+    /// that count is "empty". In both cases the caller finally calls
+    /// [`retire_pair`](Self::retire_pair) and [`remove_unset`](Self::remove_unset). Returns whether
     /// this was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;

@@ -158,15 +158,13 @@ impl ShrinkSlab<'_> {
         visited.callbacks += 1;
         let mut live = true;
         match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(count) if count.is_empty(guard.options.memcg_aware) => {
-                self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
-                live = false;
-            }
+            Ok(count) if count.is_empty(guard.options.memcg_aware) => live = false,
             Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        // Also if the id was closed meanwhile: the end of the id missed this pair, as its bit was
-        // clear.
+        // Also after a panic, or if the id was closed meanwhile: the end of the id missed this
+        // pair, as its bit was clear.
+        self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
         self.core.map.remove_unset(guard.key.id, self.memcg.id());
         live
     }

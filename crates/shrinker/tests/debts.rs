@@ -15,12 +15,12 @@
 
 mod common;
 
-use common::{shelf_on, Shelf};
+use common::{shelf_on, CountFn, Shelf};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::Kick;
 use lowwater_shrinker::Watermarks;
-use lowwater_shrinker::{DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
+use lowwater_shrinker::{Count, DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -115,6 +115,38 @@ fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
 /// Returns the part of a cache that a pass scans or defers, at `seeks` 2.
 fn shelf_part(freeable: u64, priority: u8) -> u64 {
     freeable * 4 / (2 << priority)
+}
+
+#[test]
+fn s17_a_second_count_that_panics_leaves_no_debt_to_the_next_owner_of_the_id() {
+    let (tree, registry, other, _registration) = world(1);
+    other.add(tree.root(), N0, 1);
+    let shelf = Arc::new(Shelf::new());
+    let registration = shelf.register(registry.builder("panics").alloc().unwrap());
+    let id = registration.id();
+    let calls = AtomicU64::new(0);
+    let count: CountFn = Box::new(move |sc| match calls.fetch_add(1, Relaxed) {
+        0 => {
+            sc.will_defer();
+            Some(Count::Objects(1000))
+        }
+        1 => Some(Count::Empty),
+        _ => std::panic::panic_any("the callback's own fault"),
+    });
+    shelf.count.set(count).ok().unwrap();
+    shelf.occupied(tree.root(), N0);
+    defer(&registry, tree.root(), N0, 4);
+    assert!(registry.owed(tree.root(), N0, id) > 0);
+    defer(&registry, tree.root(), N0, 4);
+    assert!(registration.stats().quarantined);
+    registration.unregister().unwrap();
+    let prepared = registry.builder("next").alloc().unwrap();
+    assert_eq!(prepared.id(), id, "the id is reused");
+    prepared.occupancy().occupied(tree.root(), N0);
+    assert_eq!(registry.owed(tree.root(), N0, id), 0);
+    let snapshot = registry.snapshot();
+    let pair = snapshot.pairs.iter().find(|pair| pair.shrinker == id).unwrap();
+    assert_eq!((pair.count, pair.deferred), (None, 0));
 }
 
 #[test]

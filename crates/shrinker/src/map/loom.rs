@@ -37,11 +37,10 @@ impl List {
 fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     if list.count() == 0 {
         let last = map.clear(memcg, N0, key.id);
-        if list.count() == 0 {
-            map.retire_pair(memcg, N0, key.id, last);
-        } else {
+        if list.count() > 0 {
             map.set(memcg, N0, key);
         }
+        map.retire_pair(memcg, N0, key.id, last);
     }
 }
 
