@@ -98,10 +98,11 @@ impl Many {
         self.on(node).is_some_and(|groups| groups.insert(memcg.get()))
     }
 
-    fn remove(&mut self, (node, memcg): Pair) {
-        if let Some(groups) = self.on(node) {
-            groups.remove(memcg.get());
-        }
+    /// Removes a pair. Returns false if it was not there.
+    fn remove(&mut self, (node, memcg): Pair) -> bool {
+        let Some(groups) = self.on(node).filter(|groups| groups.contains(memcg.get())) else { return false };
+        groups.remove(memcg.get());
+        true
     }
 
     fn on(&mut self, node: NodeId) -> Option<&mut Bitmap> {
@@ -149,17 +150,21 @@ impl Set {
         true
     }
 
-    fn remove(&mut self, pair: Pair) {
+    /// Removes a pair. Returns false if it was not there.
+    fn remove(&mut self, pair: Pair) -> bool {
         match self {
             Self::One(one) if *one == pair => *self = Self::None,
-            Self::None | Self::One(_) => {}
+            Self::None | Self::One(_) => return false,
             Self::Many(set) => {
-                set.remove(pair);
+                if !set.remove(pair) {
+                    return false;
+                }
                 if set.is_empty() {
                     *self = Self::None;
                 }
             }
         }
+        true
     }
 
     /// Returns true if the set has the group on any node.
@@ -295,11 +300,11 @@ impl Shard {
         }
     }
 
-    /// Removes a pair of the id's current owner, and returns the owner's key.
+    /// Removes a pair of the id's current owner, and returns the owner's key; `None` if the pair
+    /// was not there.
     pub(super) fn remove(&mut self, id: u32, node: NodeId, memcg: MemcgId) -> Option<Key> {
         let pairs = self.open.get_mut(&id)?;
-        pairs.set.remove((node, memcg));
-        Some(Key { id, serial: pairs.serial })
+        pairs.set.remove((node, memcg)).then_some(Key { id, serial: pairs.serial })
     }
 
     /// Returns true if the shrinker has the group on any node.

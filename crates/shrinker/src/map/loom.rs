@@ -200,6 +200,31 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     });
 }
 
+/// A shrinker's id ends and is given to another while a group ends.
+#[test]
+fn s17_the_end_of_a_group_sets_no_bit_of_the_next_owner() {
+    lowwater_base::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let key = map.open(0).unwrap();
+        let child = tree.root().create("c").unwrap();
+        map.set(&child, N0, key);
+        let end = {
+            let (map, root, child) = (Arc::clone(&map), tree.root().clone(), child.clone());
+            thread::spawn(move || {
+                child.offline().unwrap();
+                map.offline(&child, &root);
+            })
+        };
+        map.close(key);
+        let heir = map.open(0).unwrap();
+        end.join().unwrap();
+        assert!(!map.is_set(tree.root(), N0, 0), "the heir inherits a bit");
+        assert_eq!(map.live(), (0, 0));
+        map.close(heir);
+    });
+}
+
 /// There is no memory for a bit: a resync that finds the node dirty counts the objects that the
 /// caller added.
 fn dirty_meets_resync() {

@@ -39,8 +39,9 @@ impl Map {
         self.ends.finish();
     }
 
-    /// Removes a pair of a dying group from the index. Returns the key of the shrinker that has the
-    /// id now; `None` if there is none.
+    /// Removes a pair of a dying group from the index. Returns the key of its shrinker; `None` if
+    /// that shrinker's id was closed since the bit was taken out of the map. The id may have a new
+    /// owner by then, which has no pair with a dying group (invariant 5 of the map).
     fn end_pair(&self, id: u32, node: NodeId, dying: MemcgId) -> Option<Key> {
         let key = self.index.lock(id).remove(id, node, dying);
         self.remove_unset(id, dying);

@@ -419,6 +419,28 @@ fn a_pair_inserted_twice_is_counted_once() {
     }
 }
 
+/// A group's end removes the pairs of bits that it took out of the map before: the id of such a bit
+/// may have a new owner by now, which has nothing to do with the bit.
+#[test]
+fn s17_a_removal_returns_the_owner_only_if_it_has_the_pair() {
+    let (a, b, n0) = (MemcgId::new(1), MemcgId::new(2), NodeId::ZERO);
+    let index = Index::try_new().unwrap();
+    let old = index.open(7).unwrap();
+    for memcg in [a, b] {
+        index.lock(7).insert(old, n0, memcg);
+    }
+    assert_eq!(index.lock(7).remove(7, n0, a), Some(old), "one of several pairs");
+    assert_eq!(index.lock(7).remove(7, n0, a), None);
+    assert_eq!(index.lock(7).remove(7, NodeId::new(1), b), None);
+    assert_eq!(index.close(old).count(), 1);
+    let new = index.open(7).unwrap();
+    assert_eq!(index.lock(7).remove(7, n0, b), None, "the next owner has no pair");
+    index.lock(7).insert(new, n0, a);
+    assert_eq!(index.lock(7).remove(7, n0, b), None, "the next owner has another pair");
+    assert_eq!(index.lock(7).remove(7, n0, a), Some(new), "its only pair");
+    assert_eq!(index.len(), 0);
+}
+
 #[test]
 fn collect_returns_at_most_the_requested_groups() {
     let (_tree, groups) = tree();
