@@ -24,12 +24,9 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     }
     for memcg in core.root.descendants() {
         for id in 0..core.ids_end() {
-            let Some(mut guard) = core.lookup(id) else { continue };
             // A shrinker that does not distinguish groups or nodes is counted once, for the root or
             // the first node.
-            if guard.options.memcg(&memcg) != &memcg || guard.options.node(node) != node {
-                continue;
-            }
+            let Some(mut guard) = core.lookup_for(id, &memcg, node) else { continue };
             core.map.add_missing(&memcg, node, guard.key);
             let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {

@@ -69,9 +69,10 @@ impl ScanOutcome {
 }
 
 impl ShrinkSlab<'_> {
-    /// Visits the shrinker `id`, if it can be called.
+    /// Visits the shrinker `id`, if it can be called, and still keeps objects under this group and
+    /// node.
     pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> VisitOutcome {
-        match self.core.lookup(id) {
+        match self.core.lookup_for(id, self.memcg, self.node) {
             Some(mut guard) => self.do_shrink_slab(&mut guard, work),
             None => {
                 if mutated!("clear_unregistered") {

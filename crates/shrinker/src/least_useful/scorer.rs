@@ -33,7 +33,9 @@ impl Scorer<'_> {
         let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.ids()?))) else {
             return;
         };
-        match self.core.map.memcg(group).and_then(|memcg| Some((memcg, self.core.lookup(id)?))) {
+        // The pair is of all nodes of a shrinker, and node 0 stands for those of any shrinker.
+        let guard = |memcg: &Memcg| self.core.lookup_for(id, memcg, NodeId::ZERO);
+        match self.core.map.memcg(group).and_then(|memcg| guard(&memcg).map(|guard| (memcg, guard))) {
             Some((memcg, mut guard)) => self.count_inside(slot, &memcg, &mut guard),
             None if self.pairs.holds(slot, id, group) => {
                 pair.set_state(PairState::Empty(self.pairs.clock.epoch() as u16));

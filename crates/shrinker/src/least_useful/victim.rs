@@ -74,7 +74,7 @@ impl Victim {
         let pairs = scorer.pairs;
         let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
-        let Some(mut guard) = scorer.core.lookup(self.id) else { return nothing };
+        let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
         let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, held, batch_parts, work);
         let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());

@@ -37,12 +37,19 @@ impl Registry {
 
     /// As [`snapshot`](Self::snapshot), with the current size of each live pair: one call of
     /// `count_objects` and one of `weigh_objects` for each. Inside a callback or a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope) no shrinker is called.
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope) no shrinker is called. A pair whose shrinker
+    /// ends meanwhile keeps the count of its last visit.
     pub fn survey(&self) -> RegistryStats {
+        // Before the snapshot: the pairs of a key are then those of the shrinker that still has it.
+        let keys = self.core.keys();
         let mut stats = self.snapshot();
         let Some(_scope) = self.core.scopes.enter_first() else { return stats };
         for pair in &mut stats.pairs {
             let Some(mut guard) = self.core.lookup(pair.shrinker.get()) else { continue };
+            if keys.binary_search_by_key(&guard.key.id, |key| key.id).map(|at| keys[at]) != Ok(guard.key) {
+                // The id has a new owner.
+                continue;
+            }
             let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
             (pair.count, pair.bytes) = match guard.count(&sc).and_then(|count| Ok((count, guard.weigh(&sc)?))) {
                 Ok((Count::Empty, bytes)) => (Some(0), bytes),

@@ -123,6 +123,13 @@ impl RegistryCore {
         Registered::try_get(slots.get(id as usize)?.as_ref()?)
     }
 
+    /// As [`lookup`](Self::lookup), for objects of a group on a node that were found by the id.
+    /// `None` also if the id has a new owner, which keeps no objects under this group or node.
+    pub(crate) fn lookup_for(&self, id: u32, memcg: &Memcg, node: NodeId) -> Option<CallGuard> {
+        let keeps = |options: &ShrinkerOptions| options.memcg(memcg) == memcg && options.node(node) == node;
+        self.lookup(id).filter(|guard| keeps(&guard.options))
+    }
+
     /// Returns true if this is an online group of this registry's tree, on a node that exists. A
     /// group of another tree has an id that means another group here.
     pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
@@ -254,6 +261,11 @@ impl RegistryCore {
     /// Returns the statistics of every registered shrinker, by id.
     pub(crate) fn shrinker_stats(&self) -> Vec<ShrinkerStats> {
         self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
+    }
+
+    /// Returns the keys of the registered shrinkers, by id.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.slots.read().iter().flatten().map(|registered| registered.key).collect()
     }
 
     /// As [`shrinker_stats`](Self::shrinker_stats), with a number for each that no other shrinker
