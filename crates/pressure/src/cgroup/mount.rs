@@ -33,8 +33,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Parses the text of `/proc/self/mountinfo`. Returns the v2 hierarchy, and that of v1 with the
-    /// memory controller.
+    /// Parses the text of `/proc/self/mountinfo`. Returns the mounts of the v2 hierarchy, and of
+    /// that of v1 with the memory controller. Leaves out mounts that another mount hides, of
+    /// whatever file system.
     ///
     /// ```
     /// use lowwater_pressure::cgroup::{Mount, Version};
@@ -49,22 +50,13 @@ impl Mount {
     ///
     /// [`TextError`] for a line that lacks required fields.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, TextError> {
-        let mut mounts = Vec::new();
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            // number parent device root point options [tags..] - type source file-system-options
-            let wrong = || TextError::new("mount", line, "the fields of mountinfo, with \" - \" before the type");
-            let (mount, file_system) = line.split_once(" - ").ok_or_else(wrong)?;
-            let mut mount = mount.split(' ').skip(3);
-            let (root, point) = (mount.next().ok_or_else(wrong)?, mount.next().ok_or_else(wrong)?);
-            let mut file_system = file_system.split(' ');
-            let version = match (file_system.next().ok_or_else(wrong)?, file_system.nth(1)) {
-                ("cgroup2", _) => Version::V2,
-                ("cgroup", Some(options)) if options.split(',').any(|option| option == "memory") => Version::V1,
-                _ => continue,
-            };
-            mounts.push(Self { version, root: unescape(root), point: unescape(point) });
-        }
-        Ok(mounts)
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let lines = lines.map(Line::parse).collect::<Result<Vec<_>, _>>()?;
+        let mount = |(at, line): (usize, &Line<'_>)| {
+            let version = line.version.filter(|_| !is_hidden(&lines, at))?;
+            Some(Self { version, root: unescape(line.root), point: unescape(line.point) })
+        };
+        Ok(lines.iter().enumerate().filter_map(mount).collect())
     }
 
     /// Returns the mount point, without a slash at the end.
@@ -86,6 +78,60 @@ impl Mount {
     }
 }
 
+/// A line of `/proc/self/mountinfo`, with its escapes.
+struct Line<'a> {
+    id: &'a str,
+    /// The id of the mount on which this one is mounted; for the process's root one without a line.
+    parent: &'a str,
+    root: &'a str,
+    point: &'a str,
+    /// `None` for other file systems, and for v1 without the memory controller.
+    version: Option<Version>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Result<Self, TextError> {
+        // number parent device root point options [tags..] - type source file-system-options
+        let wrong = || TextError::new("mount", line, "the fields of mountinfo, with \" - \" before the type");
+        let (mount, file_system) = line.split_once(" - ").ok_or_else(wrong)?;
+        let mut mount = mount.split(' ');
+        let mut field = |skipped| mount.nth(skipped).ok_or_else(wrong);
+        let (id, parent, root, point) = (field(0)?, field(0)?, field(1)?, field(0)?);
+        let mut file_system = file_system.split(' ');
+        let version = match (file_system.next().ok_or_else(wrong)?, file_system.nth(1)) {
+            ("cgroup2", _) => Some(Version::V2),
+            ("cgroup", Some(options)) if options.split(',').any(|option| option == "memory") => Some(Version::V1),
+            _ => None,
+        };
+        Ok(Self { id, parent, root, point, version })
+    }
+}
+
+/// Returns whether a path walk to the mount point of `lines[at]` ends in another mount: one that is
+/// mounted on it, or that covers a directory on the way. The order of the lines does not tell: the
+/// root's line may follow those of mounts below it, if the root was moved to its place.
+fn is_hidden(lines: &[Line<'_>], at: usize) -> bool {
+    let (mut at, mut this) = (at, &lines[at]);
+    if lines.iter().enumerate().any(|(n, on)| n != at && on.parent == this.id && on.point == this.point) {
+        return true;
+    }
+    // From the mount up to the process's root. Bounded, as a malformed text may have a cycle.
+    for _ in lines {
+        // On the same mount. If it had been there before this one, this one would be on it.
+        let covers = |(n, other): (usize, &Line<'_>)| {
+            let rest = other.point.len();
+            let is_above = this.point.starts_with(other.point) && this.point[rest..].starts_with('/');
+            other.parent == this.parent && (is_above || (n > at && other.point == this.point))
+        };
+        if lines.iter().enumerate().any(covers) {
+            return true;
+        }
+        let Some(above) = lines.iter().position(|line| line.id == this.parent) else { return false };
+        (at, this) = (above, &lines[above]);
+    }
+    false
+}
+
 /// The directory of a group, and those of the visible groups above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupPath {
@@ -105,23 +151,24 @@ impl CgroupPath {
     /// path. A group outside of the visible part is represented by the top of that part: if any
     /// visible limit applies to the group, the limits of the top do.
     ///
-    /// Of several mounts that contain a group, the one with the longest root has its directory. The
-    /// groups above that root are found in the same way in the other mounts.
+    /// Of several mounts that contain a group, the one with the longest root has its directory, and
+    /// of several with this root the first: later ones are usually copies, for example in a
+    /// directory that this process may not read. The groups above that root are found in the same
+    /// way in the other mounts.
     pub fn find(membership: &Membership, mounts: &[Mount], version: Version) -> Option<Self> {
         let path = match version {
             Version::V1 => membership.v1_memory.as_deref(),
             Version::V2 => membership.v2.as_deref(),
         }?;
-        let is_hidden = |at: usize| mounts[at + 1..].iter().any(|later| later.point == mounts[at].point);
-        let visible = mounts.iter().enumerate().filter(|(at, mount)| mount.version == version && !is_hidden(*at));
-        let visible: Vec<_> = visible.map(|(_, mount)| mount).collect();
-        let (mount, rest) = nearest(&visible, path)
-            .or_else(|| visible.iter().max_by_key(|mount| mount.root.len()).map(|mount| (*mount, "")))?;
+        // The last ones first: of equal roots, `max_by_key` returns the one that it meets last.
+        let mounts: Vec<_> = mounts.iter().rev().filter(|mount| mount.version == version).collect();
+        let (mount, rest) = nearest(&mounts, path)
+            .or_else(|| mounts.iter().max_by_key(|mount| mount.root.len()).map(|mount| (*mount, "")))?;
         let top = String::from(mount.top());
         let (mut upwards, mut next) = (Vec::new(), Some((mount, rest)));
         while let Some((mount, rest)) = next {
             upwards.extend(mount.directories(rest));
-            next = parent(&mount.root).and_then(|path| nearest(&visible, path));
+            next = parent(&mount.root).and_then(|path| nearest(&mounts, path));
         }
         Some(Self { version, top, upwards })
     }
@@ -149,8 +196,8 @@ impl CgroupPath {
     }
 }
 
-/// Returns the mount that contains the group `path`, of several the one with the longest root, and
-/// the part of `path` below that root.
+/// Returns the mount that contains the group `path`, of several the last one with the longest root,
+/// and the part of `path` below that root.
 fn nearest<'a>(mounts: &[&'a Mount], path: &'a str) -> Option<(&'a Mount, &'a str)> {
     let containing = mounts.iter().filter_map(|mount| Some((*mount, below(path, &mount.root)?)));
     containing.max_by_key(|(mount, _)| mount.root.len())

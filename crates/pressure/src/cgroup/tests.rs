@@ -81,6 +81,54 @@ fn ancestors_that_another_mount_shows_are_on_the_path() {
     assert_eq!(place.upwards().collect::<Vec<_>>(), ["/above/x", "/above"]);
 }
 
+/// As Fedora's: the root is mounted before `/sys` and moved over the initial root afterwards, so it
+/// has the higher number, and hides nothing.
+const MOVED_ROOT: &str = "\
+22 27 0:21 / /sys rw - sysfs sysfs rw
+26 22 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw
+27 1 254:0 / / rw - ext4 /dev/vda rw
+";
+
+#[test]
+fn mounts_that_a_later_one_hides_are_left_out() {
+    let points = |text: &str| Mount::parse_all(text).unwrap().into_iter().map(|mount| mount.point).collect::<Vec<_>>();
+    let below_root = |more: &str| points(&[MOVED_ROOT, more].concat());
+    assert_eq!(below_root(""), ["/sys/fs/cgroup"]);
+    for hiding in [
+        "40 26 0:40 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n",
+        "40 22 0:40 / /sys/fs rw - tmpfs tmpfs rw\n",
+        "40 22 0:40 / /sys rw - tmpfs tmpfs rw\n",
+    ] {
+        assert_eq!(below_root(hiding), [""; 0], "{hiding}");
+    }
+    for beside in [
+        "40 22 0:40 / /sys/f rw - tmpfs tmpfs rw\n",
+        "40 26 0:40 / /sys/fs/cgroup/a rw - tmpfs tmpfs rw\n",
+        "40 27 0:40 / /sysfs rw - tmpfs tmpfs rw\n",
+        // Paths of this process begin below it, at the mount that was its root before.
+        "40 27 0:40 / / rw - tmpfs tmpfs rw\n",
+        // Under the mount at `/sys/fs/cgroup`, so it is hidden itself.
+        "40 22 0:40 / /sys/fs/cgroup/a rw - tmpfs tmpfs rw\n",
+    ] {
+        assert_eq!(below_root(beside), ["/sys/fs/cgroup"], "{beside}");
+    }
+    // A mount on the hiding one is visible again.
+    let again = "40 22 0:40 / /sys/fs rw - tmpfs tmpfs rw\n41 40 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    assert_eq!(below_root(again), ["/sys/fs/cgroup"]);
+    // Mounts that are each other's parents, which no kernel writes.
+    assert_eq!(points("1 2 0:3 / /a rw - cgroup2 c rw\n2 1 0:3 / /a rw - cgroup2 c rw\n"), [""; 0]);
+}
+
+#[test]
+fn of_equal_mounts_the_first_is_used() {
+    let copy = "60 27 0:25 / /srv/chroot/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let mounts = [MOVED_ROOT, copy].concat();
+    for group in ["/", "/a", "/../a"] {
+        let place = place(&format!("0::{group}\n"), &mounts, Version::V2).unwrap();
+        assert_eq!(place.top(), "/sys/fs/cgroup", "{group}");
+    }
+}
+
 #[test]
 fn a_group_outside_of_the_namespace_counts_as_its_top() {
     assert_eq!(place("0::/../../other\n", V2, Version::V2).unwrap().directory(), "/sys/fs/cgroup");
