@@ -144,7 +144,8 @@ pub struct CgroupPath {
 
 impl CgroupPath {
     /// Finds the directory of the process's group in the hierarchy of this version; `None` if the
-    /// process has no such group, or no such hierarchy is mounted.
+    /// process has no such group, no such hierarchy is mounted, or its mounts show the group at an
+    /// unknown place: in a container with a cgroup namespace and the mount of its host.
     ///
     /// In a container without a cgroup namespace the mount shows a part of the hierarchy, while the
     /// path of the group is relative to the whole one: then the mount's root is removed from the
@@ -156,21 +157,35 @@ impl CgroupPath {
     /// directory that this process may not read. The groups above that root are found in the same
     /// way in the other mounts.
     pub fn find(membership: &Membership, mounts: &[Mount], version: Version) -> Option<Self> {
+        Self::locate(membership, mounts, version).ok().flatten()
+    }
+
+    /// As [`find`](Self::find). The error is a mount that shows the group at an unknown place.
+    pub(super) fn locate<'a>(
+        membership: &Membership,
+        mounts: &'a [Mount],
+        version: Version,
+    ) -> Result<Option<Self>, &'a Mount> {
         let path = match version {
             Version::V1 => membership.v1_memory.as_deref(),
             Version::V2 => membership.v2.as_deref(),
-        }?;
+        };
+        let Some(path) = path else { return Ok(None) };
         // The last ones first: of equal roots, `max_by_key` returns the one that it meets last.
         let mounts: Vec<_> = mounts.iter().rev().filter(|mount| mount.version == version).collect();
-        let (mount, rest) = nearest(&mounts, path)
-            .or_else(|| mounts.iter().max_by_key(|mount| mount.root.len()).map(|mount| (*mount, "")))?;
+        let found = nearest(&mounts, path);
+        if let (None, Some(above)) = (found, mounts.iter().find(|mount| is_above(&mount.root, path))) {
+            return Err(above);
+        }
+        let longest = || mounts.iter().max_by_key(|mount| mount.root.len()).map(|mount| (*mount, ""));
+        let Some((mount, rest)) = found.or_else(longest) else { return Ok(None) };
         let top = String::from(mount.top());
         let (mut upwards, mut next) = (Vec::new(), Some((mount, rest)));
         while let Some((mount, rest)) = next {
             upwards.extend(mount.directories(rest));
             next = parent(&mount.root).and_then(|path| nearest(&mounts, path));
         }
-        Some(Self { version, top, upwards })
+        Ok(Some(Self { version, top, upwards }))
     }
 
     /// Returns the version of the hierarchy to which the group belongs.
@@ -208,6 +223,14 @@ fn nearest<'a>(mounts: &[&'a Mount], path: &'a str) -> Option<(&'a Mount, &'a st
 fn parent(root: &str) -> Option<&str> {
     let (parent, name) = root.trim_end_matches('/').rsplit_once('/')?;
     (name != "..").then_some(parent)
+}
+
+/// Returns whether `root` is a group above the namespace's root, as `/../..`, and above `path` by
+/// names that are not known: `path` climbs less far.
+fn is_above(root: &str, path: &str) -> bool {
+    let climbs = |path: &str| path.split('/').filter(|name| !name.is_empty()).take_while(|name| *name == "..").count();
+    let is_climb = root.split('/').all(|name| name.is_empty() || name == "..");
+    is_climb && climbs(path) < climbs(root)
 }
 
 /// Returns the part of `path` below `root`, empty if both are equal; `None` if `path` is outside of

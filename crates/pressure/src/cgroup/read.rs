@@ -5,7 +5,8 @@
 //!
 //! A missing file is not an error: it means no limit, not reported, or no group. An unreadable or
 //! malformed file is an error. A change must keep this difference. The only missing path that is an
-//! error is the directory of a group that had a limit (`group_must_be_there`).
+//! error is the directory of a group that had a limit (`group_must_be_there`). A mount that shows
+//! the process's group at an unknown place is an error, too: its limit would be missed.
 //!
 //! Paths are strings. Bytes of a group's name that are not UTF-8 are replaced, so the files of such
 //! a group, and of the groups below it, count as missing; the limits of its ancestors are read.
@@ -99,8 +100,9 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// [`CgroupError`] if a file in `/proc` is unreadable or malformed. A missing `/proc` is not an
-    /// error.
+    /// [`CgroupError`] if a file in `/proc` is unreadable or malformed, or if the process is in a
+    /// cgroup namespace while only the mount of groups above it is visible, in which its group has
+    /// an unknown path. A missing `/proc` is not an error.
     pub fn own() -> Result<Option<Self>, CgroupError> {
         Self::find(Path::new("/proc/self"), &[Version::V1, Version::V2])
     }
@@ -128,13 +130,18 @@ impl Cgroup {
         Self { place }
     }
 
-    fn find(process: &Path, versions: &[Version]) -> Result<Option<Self>, CgroupError> {
+    pub(super) fn find(process: &Path, versions: &[Version]) -> Result<Option<Self>, CgroupError> {
         let (groups, mounts) = (process.join("cgroup"), process.join("mountinfo"));
         let (Some(membership), Some(mounted)) = (optional(&groups)?, optional(&mounts)?) else { return Ok(None) };
         let membership = Membership::parse(&membership).map_err(|error| malformed(&groups, error))?;
         let mounted = Mount::parse_all(&mounted).map_err(|error| malformed(&mounts, error))?;
-        let place = versions.iter().find_map(|version| CgroupPath::find(&membership, &mounted, *version));
-        Ok(place.map(|place| Self { place }))
+        for version in versions {
+            let place = CgroupPath::locate(&membership, &mounted, *version);
+            if let Some(place) = place.map_err(from_above)? {
+                return Ok(Some(Self { place }));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns whether the group is in a hierarchy of cgroup v1 or in the unified one of v2.
@@ -272,6 +279,13 @@ fn optional(file: &Path) -> Result<Option<String>, CgroupError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(CgroupError::Read { file: file.into(), error }),
     }
+}
+
+/// The error for a mount that shows the group of the process at an unknown place.
+fn from_above(mount: &Mount) -> CgroupError {
+    let text = "it is mounted from above this process's cgroup namespace, and its path to the process is not known";
+    let error = io::Error::new(ErrorKind::Unsupported, std::format!("{text} ({})", mount.root));
+    CgroupError::Read { file: PathBuf::from(&mount.point), error }
 }
 
 fn malformed(file: &Path, error: TextError) -> CgroupError {

@@ -135,6 +135,21 @@ fn a_group_outside_of_the_namespace_counts_as_its_top() {
 }
 
 #[test]
+fn a_mount_from_above_the_namespace_shows_no_own_group() {
+    let mounts = |root: &str| format!("40 27 0:25 {root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    for (group, root) in [("/", "/../.."), ("/a", "/.."), ("/../a", "/../.."), ("/", "/../")] {
+        assert_eq!(place(&format!("0::{group}\n"), &mounts(root), Version::V2), None, "{group} of {root}");
+    }
+    // With a mount of the namespace itself the group is known.
+    let both = [&mounts("/../..").replace("/sys/fs/cgroup", "/host"), V2].concat();
+    assert_eq!(place("0::/\n", &both, Version::V2).unwrap().directory(), "/sys/fs/cgroup");
+    // The mount begins as far up as the path of the group does, or the group is beside it.
+    assert_eq!(place("0::/../a\n", &mounts("/.."), Version::V2).unwrap().directory(), "/sys/fs/cgroup/a");
+    assert_eq!(place("0::/../../a\n", &mounts("/.."), Version::V2).unwrap().directory(), "/sys/fs/cgroup");
+    assert_eq!(place("0::/\n", &mounts("/../b"), Version::V2).unwrap().directory(), "/sys/fs/cgroup");
+}
+
+#[test]
 fn blanks_in_mount_points_are_unescaped() {
     let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
     assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
@@ -205,7 +220,12 @@ proptest! {
     }
 
     #[test]
-    fn a_cgroup_path_is_below_its_mount(path in "(/[a-z.: ]{1,5}){0,5}", root in "(/[a-z.]{1,3}){0,2}") {
+    fn a_cgroup_path_is_below_its_mount(
+        path in "(/[a-z.: ]{1,5}){0,5}",
+        // `a_mount_from_above_the_namespace_shows_no_own_group` has roots of `..` alone.
+        root in "(/[a-z.]{1,3}){0,2}"
+            .prop_filter("`..` alone", |root| root.is_empty() || root[1..].split('/').any(|name| name != "..")),
+    ) {
         let groups = format!("0::{}\n", if path.is_empty() { "/" } else { &path });
         let root = if root.is_empty() { "/" } else { &root };
         let mounts = format!("1 2 0:3 {root} /m rw - cgroup2 c rw\n");
@@ -320,6 +340,18 @@ mod read {
             assert!(text.contains(part), "{text:?} does not say {part:?}");
         }
         assert!(group.usage().unwrap_err().to_string().replace('\\', "/").contains("a/memory.current"));
+    }
+
+    #[test]
+    fn a_mount_from_above_the_namespace_is_an_error_that_names_it() {
+        let mounts = "40 27 0:25 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let process = Tree::new("above", &[("cgroup", "0::/\n"), ("mountinfo", mounts)]);
+        let error = Cgroup::find(&process.0, &[Version::V1, Version::V2]).unwrap_err();
+        assert!(!error.is_missing(), "the group was not removed");
+        let text = error.to_string();
+        for part in ["/sys/fs/cgroup", "/../..", "namespace", "give the budget by hand"] {
+            assert!(text.contains(part), "{text:?} does not say {part:?}");
+        }
     }
 
     #[test]
