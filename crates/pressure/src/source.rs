@@ -11,7 +11,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::cgroup::CgroupError;
+use super::cgroup::{Cgroup, CgroupError};
 use super::psi::{Psi, PsiFile};
 use super::systemd::Watch;
 use super::{Level, Trigger};
@@ -136,13 +136,46 @@ impl Source {
     }
 }
 
-/// Returns the path of `memory.pressure` of this process's cgroup. On many kernels the root cgroup
-/// has no such file; the system's file has the same content.
+/// Returns the path of `memory.pressure` of this process's cgroup.
 fn own_pressure_file() -> Result<String, SourceError> {
-    let group = super::cgroup::Cgroup::own_unified()?.ok_or(SourceError::NoCgroup)?;
+    let group = Cgroup::own_unified()?.ok_or(SourceError::NoCgroup)?;
+    Ok(pressure_file(&group))
+}
+
+/// Returns the path of a cgroup's `memory.pressure`. On many kernels the root cgroup has no such
+/// file; the system's file has the same content. All other groups have a `cgroup.events`, also the
+/// topmost visible one of a container, whose stalls are not those of the system.
+fn pressure_file(group: &Cgroup) -> String {
     let file = group.pressure_file();
-    if group.is_top() && !file.exists() {
-        return Ok(String::from("/proc/pressure/memory"));
+    if group.is_top() && !file.exists() && !file.with_file_name("cgroup.events").exists() {
+        return String::from("/proc/pressure/memory");
     }
-    Ok(format!("{}", file.display()))
+    format!("{}", file.display())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::cgroup::Version;
+    use alloc::string::ToString;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn only_the_root_cgroup_has_the_pressure_of_the_system() {
+        let top = std::env::temp_dir().join(format!("lowwater-own-pressure-{}", std::process::id()));
+        let below = top.join("below");
+        fs::create_dir_all(&below).unwrap();
+        let file = |directory: &Path| pressure_file(&Cgroup::at(Version::V2, &top, directory));
+        let own = |directory: &Path| directory.join("memory.pressure").display().to_string();
+        assert_eq!(file(&top), "/proc/pressure/memory");
+        assert_eq!(file(&below), own(&below));
+        // The top of a container.
+        fs::write(top.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        assert_eq!(file(&top), own(&top), "its stalls are switched off, and those of the system are others");
+        fs::remove_file(top.join("cgroup.events")).unwrap();
+        fs::write(top.join("memory.pressure"), "").unwrap();
+        assert_eq!(file(&top), own(&top));
+        fs::remove_dir_all(top).unwrap();
+    }
 }

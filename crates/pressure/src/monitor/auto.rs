@@ -52,8 +52,8 @@ impl FoundSources {
     }
 
     /// Opens a source, or notes the reason why it cannot be watched. A second source of the same
-    /// file and trigger is closed again: the service manager may name the group's own file, and a
-    /// top group without a `memory.pressure` file uses the system's.
+    /// file and trigger is closed again: the service manager may name the group's own file, and the
+    /// root group without a `memory.pressure` file uses the system's.
     pub(super) fn open(&mut self, source: &Source) {
         match OpenSource::open(source) {
             Ok(source) if self.opened.iter().any(|other| source.repeats(other)) => {}
