@@ -49,13 +49,14 @@ impl Machine {
     pub fn layouts(self) -> Layouts {
         let lists = self.mounts * self.lists_per_mount;
         let ids = cache_ids(self.memcgs as usize) as u64;
-        let arrays = lists * (ids * 8).next_power_of_two();
-        let heads = lists * (ids * self.nodes * HEAD).next_multiple_of(PAGE);
-        let scale = |rest: u64| rest * (self.memcgs * self.mounts) / (10_000 * 10_000) * self.nodes / 2;
-        let rest = scale(4367 * MIB);
-        let mib = |bytes: u64| (bytes + MIB / 2) / MIB;
+        // The bytes of the largest arguments need more than 64 bits.
+        let [lists, nodes, pairs] = [lists, self.nodes, self.memcgs * self.mounts].map(u128::from);
+        let arrays = lists * u128::from((ids * 8).next_power_of_two());
+        let heads = lists * u128::from((ids * self.nodes * HEAD).next_multiple_of(PAGE));
+        let rest = u128::from(4367 * MIB) * pairs / (10_000 * 10_000) * nodes / 2;
+        let mib = |bytes: u128| ((bytes + u128::from(MIB / 2)) / u128::from(MIB)) as u64;
         Layouts {
-            vanilla_mib: mib(rest + heads + self.nodes * arrays),
+            vanilla_mib: mib(rest + heads + nodes * arrays),
             transposed_mib: mib(rest + heads + arrays),
             lazy_mib: mib(rest + arrays),
             xarray_mib: mib(rest),
@@ -85,6 +86,16 @@ mod tests {
         for (model, measured) in [(24_367_f64, 24_464.0), (21_867.0, 21_957.0), (6_867.0, 6_895.0)] {
             assert!((model / measured - 1.0).abs() < 0.005);
         }
+    }
+
+    #[test]
+    fn the_largest_arguments_do_not_overflow() {
+        let machine = Machine { memcgs: 10_000_000, mounts: 10_000_000, lists_per_mount: 64, nodes: 1024 };
+        let model = machine.layouts();
+        assert_eq!(model.xarray_mib, 4367 * 1_000_000 * 512);
+        // The heads of a list: 32 KiB for each id.
+        let heads_mib = 640_000_000 / 32 * cache_ids(10_000_000) as u64;
+        assert_eq!(model.transposed_mib - model.lazy_mib, heads_mib);
     }
 
     #[test]

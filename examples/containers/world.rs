@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<Report, String> {
         gone,
         after,
         times: [("create", create), ("touch", touch), ("offline", offline), ("sweep", sweep)],
-        eager_bytes_predicted: lists * eager_bytes(args.nodes, args.memcgs),
+        eager_bytes_predicted: lists.saturating_mul(eager_bytes(args.nodes, args.memcgs)),
         kernel: machine.layouts(),
     })
 }
