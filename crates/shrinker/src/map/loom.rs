@@ -200,6 +200,32 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     });
 }
 
+/// As `s17_the_end_of_a_group_sets_no_bit_of_the_next_owner`, and the next owner has a bit.
+#[test]
+fn s17_the_end_of_a_group_leaves_no_debt_to_the_next_owner() {
+    lowwater_base::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let key = map.open(0).unwrap();
+        let child = tree.root().create("c").unwrap();
+        map.set(&child, N0, key);
+        map.add_deferred(&child, N0, 0, Debt { owed: 5, carry: 0 }, u64::MAX);
+        let end = {
+            let (map, root, child) = (Arc::clone(&map), tree.root().clone(), child.clone());
+            thread::spawn(move || {
+                child.offline().unwrap();
+                map.offline(&child, &root);
+            })
+        };
+        map.close(key);
+        let heir = map.open(0).unwrap();
+        map.set(tree.root(), N0, heir);
+        end.join().unwrap();
+        assert_eq!(map.owed(tree.root(), N0, 0), 0, "the heir inherits a debt");
+        map.close(heir);
+    });
+}
+
 /// A shrinker's id ends and is given to another while a group ends.
 #[test]
 fn s17_the_end_of_a_group_sets_no_bit_of_the_next_owner() {

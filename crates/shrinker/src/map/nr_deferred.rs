@@ -16,7 +16,7 @@ use lowwater_base::sync::atomic::Ordering;
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::shrinker_info::ShrinkerInfo;
-use super::Map;
+use super::{Key, Map};
 use crate::deferred::Debt;
 
 impl Map {
@@ -45,6 +45,26 @@ impl Map {
     /// the debt is forgiven. Returns the owed objects afterwards; 0 if there was nothing to add, or
     /// the debt was forgiven.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
+        self.add_deferred_if(|| true, memcg, node, id, debt, owed_max)
+    }
+
+    /// As [`add_deferred`](Self::add_deferred), for a caller that is not inside the shrinker, so
+    /// that the id may get a new owner at any time: its debts are not changed.
+    pub(super) fn add_deferred_of(&self, key: Key, memcg: &Memcg, node: NodeId, debt: Debt) {
+        let is_owner = || self.index.lock(key.id).is_open(key);
+        self.add_deferred_if(is_owner, memcg, node, key.id, debt, u64::MAX);
+    }
+
+    /// As [`add_deferred`](Self::add_deferred). If `is_owner` returns false, the debt is forgiven.
+    fn add_deferred_if(
+        &self,
+        is_owner: impl Fn() -> bool,
+        memcg: &Memcg,
+        node: NodeId,
+        id: u32,
+        debt: Debt,
+        owed_max: u64,
+    ) -> u64 {
         if debt.is_none() {
             return 0;
         }
@@ -53,7 +73,9 @@ impl Map {
         loop {
             let infos = self.node(node).shard(at.id()).read();
             match infos.get(at.id()) {
-                Some(info) if info.words.contains(id) => {
+                // The owner is checked under the lock that the end of its id takes to clear the bit
+                // and the debt.
+                Some(info) if info.words.contains(id) && is_owner() => {
                     // Without memory the debt is forgiven.
                     let Some(visit_state) = info.visit_state_to_write() else { return 0 };
                     let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);

@@ -33,7 +33,7 @@ impl Map {
                 let debt = info
                     .visit_state()
                     .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(key.id, true));
-                self.add_deferred(parent, node, key.id, debt, u64::MAX);
+                self.add_deferred_of(key, parent, node, debt);
             }
         }
         self.ends.finish();
