@@ -56,6 +56,7 @@ mod cursor;
 mod directory;
 mod first_probe;
 mod growth;
+mod hidden;
 mod insert;
 mod insert_error;
 mod maintenance;
@@ -66,6 +67,7 @@ mod removal;
 mod resize;
 mod segment;
 mod segment_header;
+mod tag;
 #[cfg(test)]
 mod tests;
 mod visit;
@@ -452,7 +454,7 @@ impl<T: Slotted> Drop for ExtendibleIndex<T> {
                 // and no reader is left to find it.
                 unsafe { Removed(None).take(object) };
             };
-            self.each_segment(directory, |view| view.each(end));
+            self.each_segment(directory, |view| view.each(|number, _| end(number)));
         }
         self.free();
     }

@@ -45,6 +45,7 @@
 
 mod bit_mask;
 
+use super::tag::{tag, FREE, HIDDEN};
 use super::FirstProbe;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use bit_mask::WAYS;
@@ -80,12 +81,6 @@ pub(super) fn overflow_class(hash: u64) -> usize {
 #[inline]
 fn overflow_shift(count: usize) -> u32 {
     u64::BITS / 2 + count as u32 * 4
-}
-
-/// Returns the tag of a hash; never 0, which marks a free way.
-#[inline]
-pub(super) fn tag(hash: u64) -> u8 {
-    (hash as u8).max(1)
 }
 
 impl Bucket {
@@ -167,13 +162,14 @@ impl Bucket {
         }
     }
 
-    /// Calls `f` with every number. For readers.
-    pub(super) fn each(&self, mut f: impl FnMut(u32)) {
+    /// Calls `f` with every number, and whether it is hidden. For readers.
+    pub(super) fn each(&self, mut f: impl FnMut(u32, bool)) {
         for way in 0..WAYS {
             // Acquire: pairs with the Release in `put`, as in `find`.
-            if self.tag_of(way, Ordering::Acquire) != 0 {
+            let tag = self.tag_of(way, Ordering::Acquire);
+            if tag != FREE {
                 // Acquire: pairs with the Release in `replace`, as in `find`.
-                f(self.numbers[way].load(Ordering::Acquire));
+                f(self.numbers[way].load(Ordering::Acquire), tag == HIDDEN);
             }
         }
     }
@@ -199,13 +195,13 @@ impl Bucket {
     /// Returns the first way in use with a number for which `is_wanted` returns true, with any tag.
     pub(super) fn any_way(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
         // Relaxed: tags change only under the lock.
-        (0..WAYS).find(|&way| self.tag_of(way, Ordering::Relaxed) != 0 && is_wanted(self.number(way)))
+        (0..WAYS).find(|&way| self.tag_of(way, Ordering::Relaxed) != FREE && is_wanted(self.number(way)))
     }
 
     /// Returns the first free way.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
-        BitMask::tagged(self.tags(Ordering::Relaxed), 0).first()
+        BitMask::tagged(self.tags(Ordering::Relaxed), FREE).first()
     }
 
     #[inline]
@@ -223,6 +219,17 @@ impl Bucket {
         self.set_tag(way, tag, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
+    /// Stores the number of an object of unknown hash in a free way.
+    pub(super) fn put_hidden(&self, way: usize, number: u32) {
+        self.put(way, HIDDEN, number);
+    }
+
+    /// Hides the object in a way from lookups.
+    pub(super) fn hide(&self, way: usize) {
+        // Release: as in `take`.
+        self.set_tag(way, HIDDEN, Ordering::Release);
+    }
+
     /// Replaces the number in a way by one with the same tag.
     #[inline]
     pub(super) fn replace(&self, way: usize, number: u32) {
@@ -237,7 +244,7 @@ impl Bucket {
     pub(super) fn take(&self, way: usize) {
         // Release: the word holds the neighbours' tags too, which pair with the Acquire in `find`.
         // The freeing of the object is ordered by the grace period.
-        self.set_tag(way, 0, if crate::mutated!("take_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+        self.set_tag(way, FREE, if crate::mutated!("take_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 
     #[inline]
@@ -344,7 +351,7 @@ mod tests {
         assert_eq!(first(hash(4)), FirstProbe::Undecided, "only the first way with the tag");
         bucket.put(1, 8, 5);
         assert_eq!(first(hash(4)), FirstProbe::Found(100));
-        assert_eq!(first(4 << 8), FirstProbe::Absent, "a low byte of 0 has the tag 1, and no free way has it");
+        assert_eq!(first(4 << 8), FirstProbe::Absent, "a low byte of 0 has a tag that no free way has");
     }
 
     #[test]

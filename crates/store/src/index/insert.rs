@@ -10,12 +10,8 @@ use super::present::Present;
 use super::removal::{Entered, Removed};
 use super::segment::LockedSegment;
 use super::{mix, ExtendibleIndex, InsertError};
-use crate::fallible::try_push;
 use crate::slab::{Slot, Slotted};
-use alloc::vec::Vec;
-use core::cell::Cell;
 use core::ptr;
-use lowwater_base::unwind::caught;
 use lowwater_base::NodeId;
 use lowwater_rcu::Guard;
 
@@ -28,8 +24,9 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// replaced and the node of its memory. It either stores the handle with its owner (and, for a
     /// replacement, removes the replaced object's handle from there) or returns the handle as an
     /// error; then the index is unchanged. `hasher` returns the hash of any object. If it panics
-    /// for one while a segment grows, no lookup finds that object any more; the insert completes.
-    /// Without `std` the panic reaches the caller.
+    /// for one while a segment grows, that object is hidden: no lookup finds it any more, only
+    /// [`visit`](Self::visit) and [`remove_shown`](Self::remove_shown) do. The insert completes.
+    /// Without `std` the panic reaches the caller, and hides nothing.
     ///
     /// The handle of the replaced object may be dropped at any time: during `add` the object is
     /// still in the index, and its life ends when this function removes it.
@@ -122,30 +119,17 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok((self.object(number), swapped))
     }
 
-    /// Grows a full segment of this hash. Returns false if there is no memory. An object for which
-    /// `hasher` panics stays in the segment, where no lookup finds it. Out of line, and by value: a
-    /// reference would keep the segment of the common case in memory.
+    /// Grows a full segment of this hash. Returns false if there is no memory. Objects for which
+    /// `hasher` panics are hidden. Out of line, and by value: a reference would keep the segment of
+    /// the common case in memory.
     #[cold]
     #[inline(never)]
     fn grow_full(&self, segment: LockedSegment<'_>, hash: u64, guard: &Guard, hasher: &impl Fn(&T) -> u64) -> bool {
-        let (mut segment, mut unhashable) = (segment, Vec::<*const T>::new());
+        let mut segment = segment;
         loop {
-            let last = Cell::new(ptr::null());
-            let hashable = |object: &T| {
-                if unhashable.iter().any(|other| ptr::eq(*other, object)) {
-                    return None;
-                }
-                last.set(object);
-                Some(hasher(object))
-            };
-            // After a panic the lock is released before the payload is dropped, which is user code.
-            match caught(move || self.grow(&mut segment, guard, &hashable)) {
-                Some(grown) => {
-                    let _moved = grown.is_ok() && self.tidy(guard);
-                    return grown.is_ok();
-                }
-                None if try_push(&mut unhashable, last.get()).is_err() => return false,
-                None => {}
+            if let Some(grown) = self.grow_or_hide(segment, guard, hasher) {
+                let _moved = grown.is_ok() && self.tidy(guard);
+                return grown.is_ok();
             }
             match self.lock_if_any(hash, guard) {
                 Some(again) if again.is_full() => segment = again,

@@ -35,8 +35,13 @@ const POOLED_DEPTH: u8 = 7;
 /// How many objects ahead of the computation of its hash an object is prefetched.
 const AHEAD: usize = 8;
 
-/// A hash and its object's number.
-type Hashed = (u64, u32);
+/// An object's number and its hash; for an object of unknown hash, any hash of its segment.
+#[derive(Clone, Copy)]
+struct Hashed {
+    hash: u64,
+    number: u32,
+    is_hidden: bool,
+}
 
 impl<T: Slotted> ExtendibleIndex<T> {
     /// Creates the first segment and the directory, if there are none.
@@ -62,27 +67,26 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Ok(())
     }
 
-    /// Replaces a full segment by a larger one, or splits it into two. An object for which `hasher`
-    /// returns no hash gets the lowest one of its segment.
+    /// Replaces a full segment by a larger one, or splits it into two.
     pub(super) fn grow(
         &self,
         segment: &mut LockedSegment<'_>,
         guard: &Guard,
-        hasher: &impl Fn(&T) -> Option<u64>,
+        hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
         let objects = self.hashed(segment, hasher)?;
         let (class, header) = (segment.view().class(), segment.view().header());
         // The bit after the segment's prefix, by which a split separates the objects.
         let bit = |hash: u64| hash >> (63 - header.depth) & 1 != 0;
         if class >= CLASS_SPLIT && header.depth < DEPTH_MAX {
-            let ones = objects.iter().filter(|(hash, _)| bit(*hash)).count();
+            let ones = objects.iter().filter(|object| bit(object.hash)).count();
             let least = ones.min(objects.len() - ones);
             if least * SIDE_PARTS >= objects.len() && self.may_split(header.depth) {
                 let depth = header.depth + 1;
                 let pool = self.pool_for(depth);
                 let side = |one: bool, len: usize| {
                     let prefix = header.prefix | u64::from(one) << (63 - header.depth);
-                    let of_side = objects.iter().copied().filter(move |(hash, _)| bit(*hash) == one);
+                    let of_side = objects.iter().copied().filter(move |object| bit(object.hash) == one);
                     filled(pool, class_for(len + 1), depth, prefix, of_side)
                 };
                 let both = [side(false, objects.len() - ones)?, side(true, ones)?];
@@ -110,7 +114,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // A little less than room for twice the objects, as classes are not exact multiples of each
         // other: the class for exactly twice could be one larger.
         let class = class_for(segment.len() * 2 - segment.len() / 8);
-        let objects = self.hashed(segment, &|object: &T| Some(hasher(object)))?;
+        let objects = self.hashed(segment, hasher)?;
         let header = segment.view().header();
         let pool = self.pool_for(header.depth);
         let smaller = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
@@ -164,20 +168,22 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Returns the objects of a segment, with their hashes.
-    fn hashed(
-        &self,
-        segment: &LockedSegment<'_>,
-        hasher: &impl Fn(&T) -> Option<u64>,
-    ) -> Result<Vec<Hashed>, AllocError> {
+    fn hashed(&self, segment: &LockedSegment<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(segment.len()).map_err(|_| AllocError)?;
-        segment.view().each(|number| objects.push((0, number)));
-        objects.iter().take(AHEAD).for_each(|&(_, number)| prefetch(self.object(number)));
+        let &Segment { prefix, depth, .. } = segment.view().header();
+        // Spread over the segment, so that hidden objects are split as others are.
+        let any = |number: u32| prefix | mix(u64::from(number)) >> depth;
+        segment.view().each(|number, is_hidden| objects.push(Hashed { hash: any(number), number, is_hidden }));
+        objects.iter().take(AHEAD).for_each(|object| prefetch(self.object(object.number)));
         for at in 0..objects.len() {
-            if let Some(&(_, later)) = objects.get(at + AHEAD) {
-                prefetch(self.object(later));
+            if let Some(later) = objects.get(at + AHEAD) {
+                prefetch(self.object(later.number));
             }
-            objects[at].0 = hasher(self.object(objects[at].1)).map_or(segment.view().header().prefix, mix);
+            let Hashed { hash, number, is_hidden } = &mut objects[at];
+            if !*is_hidden {
+                *hash = mix(hasher(self.object(*number)));
+            }
         }
         Ok(objects)
     }
@@ -281,9 +287,12 @@ fn filled(
 ) -> Result<New, AllocError> {
     let segment = New::try_new(pool, class, depth, prefix).ok_or(AllocError)?;
     let mut locked = segment.locked();
-    for (hash, number) in objects {
+    for Hashed { hash, number, is_hidden } in objects {
         let place = locked.room(hash).expect("the class has room for the objects");
-        locked.put(hash, place, number);
+        match is_hidden {
+            true => locked.put_hidden(place, number),
+            false => locked.put(hash, place, number),
+        }
     }
     drop(locked);
     Ok(segment)

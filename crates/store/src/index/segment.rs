@@ -10,11 +10,12 @@
 //! segment looks the directory up again, and that each bucket from an object's home bucket to the
 //! one before the object counts the object: a search ends at a bucket whose overflow count is 0.
 
-use super::bucket::{overflow_class, tag, Bucket, OVERFLOW_COUNTS};
+use super::bucket::{overflow_class, Bucket, OVERFLOW_COUNTS};
 use super::class::{buckets, len_max, Class, CLASS_MIN};
 use super::first_probe::FirstProbe;
 use super::pool::{Room, SegmentPool};
 use super::segment_header::{layout, Segment};
+use super::tag::tag;
 use crate::rcu::{Retired, RetiredKind};
 use crate::sync::UnsafeCell;
 use alloc::alloc::{alloc, dealloc};
@@ -212,8 +213,8 @@ impl<'g> View<'g> {
         None
     }
 
-    /// Calls `f` with the number of every object. For readers.
-    pub(super) fn each(self, mut f: impl FnMut(u32)) {
+    /// Calls `f` with the number of every object, and whether it is hidden. For readers.
+    pub(super) fn each(self, mut f: impl FnMut(u32, bool)) {
         (0..buckets(self.class)).for_each(|at| self.bucket(at).each(&mut f));
     }
 
@@ -387,6 +388,19 @@ impl<'g> LockedSegment<'g> {
         self.set_len(self.len() + 1);
     }
 
+    /// Stores the number of an object of unknown hash in a free way: no lookup finds it, so no
+    /// bucket counts it.
+    pub(super) fn put_hidden(&mut self, at: WayIndex, number: u32) {
+        self.0.bucket(at.bucket).put_hidden(at.way, number);
+        self.set_len(self.len() + 1);
+    }
+
+    /// Hides the object in a way from lookups. The overflow counts that include it remain too high,
+    /// as for [`take_anywhere`](Self::take_anywhere).
+    pub(super) fn hide(&mut self, at: WayIndex) {
+        self.0.bucket(at.bucket).hide(at.way);
+    }
+
     /// Stores the number of an object that replaces the one in a way, under the same hash.
     #[inline]
     pub(super) fn replace(&mut self, at: WayIndex, number: u32) {
@@ -419,7 +433,7 @@ impl<'g> LockedSegment<'g> {
         self.set_len(self.len() - 1);
     }
 
-    /// Panics unless every object is where its hash requires; `hash` returns the hash of a number.
+    /// Panics unless every object that is not hidden is where its hash requires; `hash` returns the hash of a number.
     pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
         let nr = buckets(self.0.class);
         let mut passed = alloc::vec![[0_u32; OVERFLOW_COUNTS]; nr];
@@ -427,7 +441,11 @@ impl<'g> LockedSegment<'g> {
         let header = self.0.header();
         assert_eq!(header.class, self.0.class, "the directory entry has the segment's class");
         for at in 0..nr {
-            self.0.bucket(at).each(|number| {
+            self.0.bucket(at).each(|number, is_hidden| {
+                len += 1;
+                if is_hidden {
+                    return;
+                }
                 let hash = hash(number);
                 assert_eq!(
                     hash >> 1 >> (63 - header.depth) << 1 << (63 - header.depth),
@@ -437,7 +455,6 @@ impl<'g> LockedSegment<'g> {
                 for before in self.0.probe(hash).take_while(|&bucket| bucket != at) {
                     passed[before][overflow_class(hash)] += 1;
                 }
-                len += 1;
             });
         }
         assert_eq!(len, self.len(), "objects are counted");

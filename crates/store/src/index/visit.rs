@@ -37,11 +37,11 @@ impl<T: Slotted> ExtendibleIndex<T> {
         });
     }
 
-    fn visit_numbers(&self, cursor: &mut Cursor, guard: &Guard, f: impl FnMut(u32)) {
+    fn visit_numbers(&self, cursor: &mut Cursor, guard: &Guard, mut f: impl FnMut(u32)) {
         let Some(from) = cursor.0 else { return };
         let Some(view) = self.view(from, guard) else { return cursor.0 = None };
         let header = view.header();
-        view.each(f);
+        view.each(|number, _| f(number));
         // Twice half of the segment's range: at depth 0 the whole is 2^64. On overflow the segment
         // was the last one.
         let end = header

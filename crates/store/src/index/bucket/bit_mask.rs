@@ -75,7 +75,7 @@ impl Tags {
         Self(vector::load(words))
     }
 
-    /// Returns the ways with the [tag](super::tag) of `hash`.
+    /// Returns the ways with the [tag](super::super::tag) of `hash`.
     #[inline]
     pub(super) fn with_tag_of(self, hash: u64) -> BitMask {
         BitMask(u64::from(vector::tagged(hash, self.0) >> FIRST_AT) & ((1 << WAYS) - 1))
@@ -98,6 +98,7 @@ impl Tags {
 ))]
 mod vector {
     use super::AtomicU64;
+    use crate::index::tag::TAG_MIN;
     use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi8};
 
     pub(super) type Bytes = __m128i;
@@ -127,9 +128,9 @@ mod vector {
         // SAFETY: this module is compiled only if the target has SSE2 as a static target feature.
         let low = unsafe { _mm_set1_epi8(hash as i8) };
         // SAFETY: SSE2, by the module's `cfg`.
-        let one = unsafe { _mm_set1_epi8(1) };
+        let min = unsafe { _mm_set1_epi8(TAG_MIN as i8) };
         // SAFETY: SSE2, by the module's `cfg`.
-        let tag = unsafe { _mm_max_epu8(low, one) };
+        let tag = unsafe { _mm_max_epu8(low, min) };
         // SAFETY: SSE2, by the module's `cfg`.
         let equal = unsafe { _mm_cmpeq_epi8(bytes, tag) };
         // SAFETY: SSE2, by the module's `cfg`.
@@ -155,7 +156,7 @@ mod vector {
 )))]
 mod vector {
     use super::{bytes_that_are, AtomicU64};
-    use crate::index::bucket::tag;
+    use crate::index::tag::tag;
     use crate::sync::atomic::Ordering;
 
     pub(super) type Bytes = [u64; 2];

@@ -252,11 +252,24 @@ fn keys_whose_hash_panics_during_growth_are_hidden_and_no_others() {
     let guard = pin();
     let found = |key: &u64| get(&index, *key, &hash, &guard) == Some(*key);
     assert_eq!((0..2_000).filter(found).count(), 1_998);
-    let (mut at, mut shown) = (Cursor::new(), 0);
-    while !at.is_done() {
-        index.visit(&mut at, &guard, |_| shown += 1);
+    let shown = || {
+        let (mut at, mut shown) = (Cursor::new(), 0);
+        while !at.is_done() {
+            index.visit(&mut at, &guard, |_| shown += 1);
+        }
+        shown
+    };
+    assert_eq!(shown(), 2_000, "walks show the hidden ones, too");
+    // They stay hidden when their hash works again, beside newer objects of their keys.
+    for key in [3, 7].into_iter().chain(2_000..20_000) {
+        handles.push(put(&index, key, key + 1, &hash, &guard, |slot, _| slot).1);
     }
-    assert_eq!(shown, 2_000, "walks show the hidden ones, too");
+    assert_eq!([3, 7].map(|key| get(&index, key, &hash, &guard)), [Some(4), Some(8)]);
+    for key in [3, 7].into_iter().chain(2_000..20_000) {
+        assert_eq!(remove(&index, key, &hash, &guard), Some(key + 1));
+    }
+    assert_eq!((get(&index, 3, &hash, &guard), shown()), (None, 2_000));
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
 }
 
 #[test]
