@@ -28,7 +28,7 @@ const ENDS: usize = 3_000;
 fn a_name_is_one_group_whatever_its_characters() {
     let runtime = runtime();
     let tenants = runtime.tenant_groups("tenants").build().unwrap();
-    let names = ["a", "a/b", "a%2Fb", "a%252Fb", "/", "//", "..", "%", "\u{e4}/\u{1f600}", "a\0\n"];
+    let names = ["a", "a/b", "a%2Fb", "a%252Fb", "a:b", "a%3Ab", "/", "//", "..", "%", "\u{e4}/\u{1f600}", "a\0\n"];
     let groups = names.map(|name| tenants.get(name).unwrap());
     for (n, group) in groups.iter().enumerate() {
         assert_eq!(group.depth(), 2, "{:?} is a child of the parent", names[n]);
@@ -41,6 +41,29 @@ fn a_name_is_one_group_whatever_its_characters() {
     }
     assert_eq!(tenants.get(&"x".repeat(255)).unwrap().name().len(), 255);
     assert_eq!(tenants.get(&"/".repeat(85)).unwrap().name().len(), 255);
+}
+
+#[test]
+fn no_name_is_that_of_a_caches_own_group() {
+    let runtime = runtime();
+    let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).name("pages");
+    let cache = builder.max(ByteSize::mib(1)).build().unwrap();
+    let tenants = runtime.tenant_groups("/").setup(|_, group| group.set_max(ByteSize::kib(8))).build().unwrap();
+    let group = tenants.get(cache.group().name()).unwrap();
+    assert_ne!(group, *cache.group());
+    assert_eq!(cache.group().max(), ByteSize::mib(1));
+}
+
+#[test]
+fn tenants_of_a_parent_that_is_dropped_are_refused() {
+    let runtime = runtime();
+    let tenants = runtime.tenant_groups("tenants").build().unwrap();
+    // Held up by this charge for a while.
+    let _charge = runtime.charge(tenants.parent(), ByteSize::new(1)).unwrap();
+    runtime.drop_group(tenants.parent()).unwrap();
+    let refused = tenants.get("a");
+    assert!(matches!(refused, Err(TenantError::Group(MemcgError::Dying))), "{refused:?}");
+    until("the parent ends", || runtime.find_group("tenants").is_none());
 }
 
 /// The bytes of what was allocated and is live, with 16 of the allocator's own for each allocation,

@@ -54,8 +54,11 @@ type Setup = Box<dyn Fn(&str, &Memcg) + Send + Sync>;
 ///   ([`get_or_shared`](Self::get_or_shared)).
 /// * A tenant that was not requested for an [idle time](TenantGroupsBuilder::idle_time) ends, with
 ///   its entries, at a later request of another. No thread runs for that.
-/// * A name is one group below the parent: `/` and `%` in it are written as `%2F` and `%25`, so
-///   `a/b` is no child of `a`. A name has 1 to 255 bytes in that form.
+/// * A name is one group below the parent: `/`, `%` and `:` in it are written as `%2F`, `%25` and
+///   `%3A`, so `a/b` is no child of `a`, and no name is that of a cache's own group (`cache:NAME`).
+///   A name has 1 to 255 bytes in that form.
+/// * A group of that name which the program makes below the parent is the tenant's: it is set up,
+///   and dropped when idle. So make no other groups there.
 ///
 /// Each group costs about 370 bytes while it exists, without entries and with the allocator's
 /// overhead (measured by the test `a_flood_of_names_is_bounded_in_groups_and_in_bytes`), so a flood
@@ -209,6 +212,10 @@ impl TenantGroups {
         if own_name.len() > Memcg::NAME_MAX {
             return Err(MemcgError::BadName.into());
         }
+        // A group made now would keep the parent from ending.
+        if self.is_dropping(&self.parent) {
+            return Err(MemcgError::Dying.into());
+        }
         let mut idle = self.idle.lock();
         // Another thread may have created it since the lookup.
         if let Some(group) = self.find(name, now) {
@@ -342,8 +349,8 @@ impl fmt::Debug for TenantGroups {
 
 /// Returns the name as one name of a group: two different names give two different results.
 fn one_component(name: &str) -> Box<str> {
-    match name.contains(['/', '%']) {
-        true => name.replace('%', "%25").replace('/', "%2F").into(),
+    match name.contains(['/', '%', ':']) {
+        true => name.replace('%', "%25").replace('/', "%2F").replace(':', "%3A").into(),
         false => name.into(),
     }
 }
