@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use deadline::in_time;
 use lowwater::cache::{CacheBuildError, CacheBuilder, Meta, RejectReason, TenantKey};
+use lowwater::lru_core::MemcgError;
 use lowwater::pressure::{Level, PressureConfig};
 use lowwater::{ByteSize, Cache, Charged, Count, Memcg, Runtime, Scan, ShrinkControl, Shrinker};
 use one_node::runtime;
@@ -468,6 +469,57 @@ fn the_drop_tolerates_an_ended_group_and_children() {
         groups(&runtime) == 0 && (other.len(), other.len_of(runtime.root())) == (4, 4)
     });
     assert_eq!(runtime.find_group("cache:cache"), None);
+}
+
+/// Returns a cache with 100 entries of the group, whose drop is held up in the listener until the
+/// returned sender is dropped.
+fn held_up(runtime: &Runtime, group: &Memcg) -> (Cache<u64, ()>, std::sync::mpsc::Sender<()>) {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (began, begins) = std::sync::mpsc::channel();
+    let released = std::sync::Mutex::new(released);
+    let listener = move |_: &u64, _: &(), _| {
+        let _ = began.send(());
+        // Fails once the sender is dropped.
+        let _ = released.lock().unwrap().recv();
+    };
+    let cache = builder(runtime, "held up").eviction_listener(listener).build().unwrap();
+    (0..100).for_each(|key| drop(cache.entry(key).group(group).insert(()).unwrap()));
+    runtime.drop_group(group).unwrap();
+    begins.recv().unwrap();
+    (cache, release)
+}
+
+#[test]
+fn a_group_that_is_dropped_ends_without_entries_whoever_else_ends_it() {
+    let runtime = runtime(BUDGET);
+    let group = runtime.group("dropped").unwrap();
+    let (cache, release) = held_up(&runtime, &group);
+    assert_eq!(runtime.end_group(&group), Err(MemcgError::AlreadyDying));
+    drop(release);
+    until("it ends", || !group.is_online());
+    assert_eq!(cache.len(), 0);
+
+    let owner = builder(&runtime, "owner").low(ByteSize::mib(1)).build().unwrap();
+    let (cache, release) = held_up(&runtime, &owner.group().clone());
+    drop(owner);
+    drop(release);
+    until("it ends", || groups(&runtime) == 0);
+    assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_limit_that_is_set_during_a_drop_does_not_open_the_group_again() {
+    let runtime = runtime(BUDGET);
+    let group = runtime.group("dropped").unwrap();
+    let (cache, release) = held_up(&runtime, &group);
+    group.set_max(ByteSize::mib(1));
+    drop(release);
+    let mut key = 1_000;
+    until("inserts are refused again", || {
+        key += 1;
+        cache.entry(key).group(&group).insert(()).is_err()
+    });
+    until("it ends", || !group.is_online());
 }
 
 #[test]

@@ -44,8 +44,10 @@ impl Runtime {
         }
         let mut group = self.root().clone();
         for name in path.split('/') {
-            group = child(&group, name)?;
+            let parent = group;
+            group = child(&parent, name)?;
             if self.inner.housekeeper.is_dropping(&group) {
+                self.end_unwanted(group);
                 return Err(MemcgError::Dying);
             }
         }
@@ -54,9 +56,23 @@ impl Runtime {
         // offline before it is no longer listed as being dropped, so `is_online` is tested last.
         if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
             self.forget_group(&group);
+            self.end_unwanted(group);
             return Err(MemcgError::Dying);
         }
         Ok(group)
+    }
+
+    /// Ends a group that a failed call may have created below a group that is being dropped, and
+    /// the groups between: the dropped group would wait for them for ever, and nobody can use them.
+    fn end_unwanted(&self, group: Memcg) {
+        let mut group = group;
+        while !self.inner.housekeeper.is_dropping_itself(&group) {
+            let Some(parent) = group.parent().cloned() else { return };
+            // Fails if another thread has ended it, or has made groups below, which that thread
+            // ends.
+            let _ = group.offline();
+            group = parent;
+        }
     }
 
     /// Returns the group of this path, if it exists; `/` is the root.
@@ -76,10 +92,15 @@ impl Runtime {
     /// # Errors
     ///
     /// Those of [`Memcg::offline`]: for the root, a group with children, and a group that has ended
-    /// already; and [`MemcgError::Foreign`] for a group of another runtime.
+    /// already or is being [dropped](Self::drop_group); and [`MemcgError::Foreign`] for a group of
+    /// another runtime.
     pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
         if !self.owns(group) {
             return Err(MemcgError::Foreign);
+        }
+        // Its entries are to be removed, and must not become the parent's.
+        if self.inner.housekeeper.is_dropping_itself(group) {
+            return Err(MemcgError::AlreadyDying);
         }
         group.offline()?;
         self.forget_group(group);
@@ -147,7 +168,11 @@ impl Runtime {
     /// created children ends in the background, after the last child; until then the entries of
     /// other caches in the group stay there.
     pub(crate) fn end_own_group(&self, group: &Memcg) {
-        // A hook of the tree may panic, and the caller may be unwinding.
+        // A group that the program is dropping ends in the background, when it is empty. A hook of
+        // the tree may panic, and the caller may be unwinding.
+        if self.inner.housekeeper.is_dropping_itself(group) {
+            return;
+        }
         if caught(|| group.offline()) == Some(Err(MemcgError::HasChildren)) {
             self.inner.housekeeper.end_after_children(group);
         }
@@ -170,6 +195,30 @@ pub(super) fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
             // Another thread has created the child since the lookup.
             Err(MemcgError::NameTaken) => {}
             result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// The state in which another thread's drop of `t` leaves a call of `group("t/c/d")` that has
+    /// found `t` before.
+    #[test]
+    fn groups_made_below_one_that_is_dropped_meanwhile_do_not_keep_it() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let dropped = runtime.group("t").unwrap();
+        runtime.drop_group(&dropped).unwrap();
+        let Ok(child) = dropped.create("c") else { return };
+        let last = child.create("d").unwrap();
+        runtime.end_unwanted(last.clone());
+        assert!(!last.is_online() && !child.is_online());
+        let begun = Instant::now();
+        while runtime.find_group("t").is_some() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the dropped group does not end");
+            std::thread::yield_now();
         }
     }
 }

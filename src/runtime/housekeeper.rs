@@ -149,6 +149,12 @@ impl Housekeeper {
         true
     }
 
+    /// Returns whether the group itself is being emptied in order to end.
+    pub(crate) fn is_dropping_itself(&self, group: &Memcg) -> bool {
+        let state = self.shared.state.lock();
+        state.dropped.iter().any(|dropped| dropped.evicts && *group == dropped.group)
+    }
+
     /// Returns whether the group, or a group above it, is being emptied in order to end.
     pub(crate) fn is_dropping(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use lowwater_base::unwind::caught;
-use lowwater_lru_core::{Memcg, MemcgError, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgError, NodeId};
 
 use super::lease::{Lease, LeaseLost};
 use super::shared::{DroppedGroup, HousekeeperShared};
@@ -96,6 +96,10 @@ impl HousekeeperShared {
 
     /// Evicts records of a group for a while.
     fn empty(&self, lease: Lease, group: &Memcg, start: Instant) -> Result<Emptied, LeaseLost> {
+        // A `set_max` since the drop would let records in for as long as they are inserted.
+        if group.max() > ByteSize::ZERO {
+            group.set_max(ByteSize::ZERO);
+        }
         let mut is_empty = true;
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
         let left_out = self.visit_each(lease, |maintenance| {
