@@ -112,7 +112,9 @@ impl Listener {
                 Socket::Unix { listener: UnixListener::from_std(unix).map_err(refused)?, path, is_own: false }
             }
         };
-        Ok(Self { namespace: Namespace::default(), is_plain: false, socket })
+        // Unix streams have no TLS.
+        let is_plain = matches!(socket, Socket::Unix { .. });
+        Ok(Self { namespace: Namespace::default(), is_plain, socket })
     }
 
     /// Waits for the next client, and returns its stream and addresses.
@@ -290,5 +292,18 @@ mod tests {
             let taken = bind_each([any, bound].into_iter()).await.unwrap_err();
             assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         });
+    }
+
+    #[test]
+    fn an_inherited_unix_socket_has_no_tls() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let path = std::env::temp_dir().join(format!("lowwater-inherited_{}.sock", std::process::id()));
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        runtime.block_on(async {
+            let is_plain = [unix.into(), tcp.into()].map(|socket| Listener::inherit(socket).unwrap().is_plain);
+            assert_eq!(is_plain, [true, false]);
+        });
+        std::fs::remove_file(&path).unwrap();
     }
 }
