@@ -6,11 +6,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-
 #[cfg(unix)]
-use tokio::net::UnixListener;
+use std::path::{Path, PathBuf};
+
 use tokio::net::{lookup_host, TcpListener};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 
 use super::stream::Stream;
 use crate::connections::Addresses;
@@ -34,10 +35,15 @@ enum Socket {
     Unix {
         listener: UnixListener,
         path: PathBuf,
-        /// Whether this server has created the file, and removes it when the socket is dropped.
-        is_own: bool,
+        /// The file that this server has created, and removes when the socket is dropped.
+        own: Option<FileId>,
     },
 }
+
+/// The device and the number of a file, which a later file at the same path does not have while
+/// the socket is open.
+#[cfg(unix)]
+type FileId = (u64, u64);
 
 impl Listener {
     /// Opens a listener for each address that the host name of `listen` resolves to.
@@ -63,7 +69,7 @@ impl Listener {
             }
             #[cfg(unix)]
             Endpoint::Unix { path, mode } => {
-                let socket = unix(path, *mode).map_err(|why| {
+                let socket = unix(path, *mode).await.map_err(|why| {
                     format!("cannot listen on {}: {why}; choose another path with -s", path.display())
                 })?;
                 vec![socket]
@@ -108,8 +114,8 @@ impl Listener {
                 // The socket has no TCP address, so it is a unix socket.
                 let unix = std::os::unix::net::UnixListener::from(std::os::fd::OwnedFd::from(tcp));
                 let address = unix.local_addr().map_err(refused)?;
-                let path = address.as_pathname().map(std::path::Path::to_owned).unwrap_or_default();
-                Socket::Unix { listener: UnixListener::from_std(unix).map_err(refused)?, path, is_own: false }
+                let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
+                Socket::Unix { listener: UnixListener::from_std(unix).map_err(refused)?, path, own: None }
             }
         };
         // Unix streams have no TLS.
@@ -166,9 +172,12 @@ fn shown(address: SocketAddr) -> String {
 #[cfg(unix)]
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Self::Unix { path, is_own: true, .. } = self {
-            // An error means that the file was removed already.
-            let _ = std::fs::remove_file(path);
+        if let Self::Unix { path, own: Some(own), .. } = self {
+            // Another server may have replaced the file.
+            if file_id(path).is_some_and(|there| there == *own) {
+                // An error means that the user may not remove it.
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 }
@@ -249,24 +258,36 @@ fn is_of_unknown_family(why: &io::Error) -> bool {
 }
 
 /// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
-/// replaced, but not one on which a server still listens.
+/// replaced: one that refuses connections. One on which a server listens is not, even if this user
+/// may not connect to it, or if its queue is full.
 ///
 /// The socket is bound before the permission bits are set. A client that connects in between waits
 /// in the queue and is accepted later, even if `mode` excludes it: until then the umask decides.
 #[cfg(unix)]
-fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
+async fn unix(path: &Path, mode: u32) -> io::Result<Socket> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
+        match UnixStream::connect(path).await {
+            Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            // On Linux, `WouldBlock` means that the queue is full.
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(why) => return Err(why),
         }
-        std::fs::remove_file(path)?;
     }
-    let socket = Socket::Unix { listener: UnixListener::bind(path)?, path: path.to_owned(), is_own: true };
+    let listener = UnixListener::bind(path)?;
+    let socket = Socket::Unix { listener, path: path.to_owned(), own: file_id(path) };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(socket)
+}
+
+/// Returns the id of the file at `path`, if there is one.
+#[cfg(unix)]
+fn file_id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 #[cfg(all(test, unix))]
@@ -304,6 +325,70 @@ mod tests {
             let is_plain = [unix.into(), tcp.into()].map(|socket| Listener::inherit(socket).unwrap().is_plain);
             assert_eq!(is_plain, [true, false]);
         });
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Opens the unix socket `path` on a thread, as a call that waits for a server would not end.
+    fn open_unix(path: &Path) -> Result<Vec<Listener>, String> {
+        let endpoint = Endpoint::Unix { path: path.to_owned(), mode: 0o600 };
+        let listen = ListenAddress { tenant: None, is_plain: true, endpoint };
+        let (sender, opened) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            sender.send(runtime.block_on(Listener::open(&listen, b':')))
+        });
+        opened.recv_timeout(std::time::Duration::from_secs(10)).expect("the call ends")
+    }
+
+    fn socket_path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("lowwater-{name}_{}.sock", std::process::id()))
+    }
+
+    #[test]
+    fn only_a_socket_file_that_refuses_clients_is_replaced() {
+        use std::os::unix::net::{UnixDatagram, UnixListener};
+
+        let path = socket_path("kept");
+        // A stream cannot connect to it, and nobody has left it behind.
+        let datagram = UnixDatagram::bind(&path).unwrap();
+        assert!(open_unix(&path).unwrap_err().contains("-s"));
+        assert!(path.exists());
+        drop(datagram);
+        std::fs::remove_file(&path).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        drop(open_unix(&path).unwrap());
+        assert!(!path.exists(), "it is removed at the end");
+    }
+
+    #[test]
+    fn the_socket_file_of_another_server_is_not_removed() {
+        let path = socket_path("other");
+        let opened = open_unix(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(opened);
+        assert!(path.exists());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Other systems refuse a client if the queue is full.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_server_with_a_full_queue_is_not_waited_for() {
+        use rustix::net::{bind, connect, listen, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+        let path = socket_path("full");
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let socket = || socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+        let busy = socket();
+        bind(&busy, &address).unwrap();
+        listen(&busy, 1).unwrap();
+        let mut clients = vec![socket()];
+        while connect(&clients[clients.len() - 1], &address).is_ok() {
+            clients.push(socket());
+        }
+        assert!(open_unix(&path).unwrap_err().contains("-s"));
+        assert!(path.exists());
         std::fs::remove_file(&path).unwrap();
     }
 }
