@@ -13,6 +13,7 @@
 //! does not read.
 
 mod binary;
+mod end;
 
 use std::future::{poll_fn, Future};
 use std::io;
@@ -45,6 +46,8 @@ use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
+
+use end::{end, end_after_answer};
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
 /// that did not fill it, other connections run at once: a fast client on another processor would
@@ -84,16 +87,6 @@ pub async fn serve(
     end(&server, &connection.session.entry, &reason);
     drop(connection);
     drop(permit);
-}
-
-/// Logs and publishes the end of a connection.
-fn end(server: &Server, entry: &ConnectionEntry, reason: &CloseReason) {
-    entry.publish_end(server.store.watchers(), reason);
-    let number = entry.number();
-    match reason {
-        CloseReason::Error(why) => server.log(1, format_args!("<{number} connection closed (error: {why})")),
-        reason => server.log(1, format_args!("<{number} connection closed ({})", reason.name())),
-    }
 }
 
 /// Does the handshake of TLS.
@@ -524,6 +517,10 @@ impl Connection {
         }
         self.input.advance(used);
         self.session.flush().await?;
+        if self.is_refused {
+            // Boxed: all idle connections would hold room for it.
+            Box::pin(end_after_answer(&mut self.session.stream, &mut self.input)).await?;
+        }
         Ok(next)
     }
 

@@ -5,12 +5,10 @@
 //! A change must ensure that all that bounds a text connection (admission, full outputs, pauses,
 //! room for values) bounds this one, too.
 
-use std::future::poll_fn;
 use std::io;
 use std::ops::ControlFlow;
 
-use tokio::io::AsyncWriteExt;
-
+use super::end::end_after_answer;
 use super::Connection;
 use crate::admission::{admit_binary, admit_binary_store};
 use crate::commands::binary::{self, SaslState};
@@ -19,7 +17,6 @@ use crate::log::SENT_BYTES_MAX;
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::opcode::Opcode;
 use crate::protocol::command::Command;
-use crate::server::CLOSE_TIME_MAX;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::timers;
 
@@ -88,30 +85,9 @@ impl Connection {
         self.input.advance(used);
         self.session.flush().await?;
         if self.is_refused {
-            self.end_after_answer().await?;
+            end_after_answer(&mut self.session.stream, &mut self.input).await?;
         }
         Ok(next)
-    }
-
-    /// Ends the stream to the client. A close with unread input would reset the connection, and the
-    /// client might lose the last answer: its bytes are received and discarded until it has read
-    /// the answer.
-    async fn end_after_answer(&mut self) -> io::Result<()> {
-        let end = async {
-            self.session.stream.shutdown().await?;
-            loop {
-                let received = self.input.len();
-                self.input.advance(received);
-                match poll_fn(|cx| self.input.poll_read(&mut self.session.stream, cx)).await {
-                    Ok(0) | Err(_) => return Ok(()),
-                    // Otherwise a client that keeps the socket full would hold the thread: the
-                    // timer is looked at only when this waits.
-                    Ok(_) => tokio::task::yield_now().await,
-                }
-            }
-        };
-        // An error means that the time is over.
-        timers::timeout(CLOSE_TIME_MAX, end).await.unwrap_or(Ok(()))
     }
 }
 

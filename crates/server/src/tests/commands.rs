@@ -110,3 +110,16 @@ fn a_key_may_have_control_characters() {
     assert!(lines.iter().any(|line| line.starts_with("key=a%0Db ")), "{lines:?}");
     client.exchange("set a\0b 0 0 1\r\nx\r\n", "CLIENT_ERROR bad command line format\r\n");
 }
+
+/// A close with unread input would reset the connection, and the client might lose the reply.
+#[test]
+fn a_client_that_sends_on_after_a_line_too_long_gets_the_reply_and_an_end() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    // More than one read of the server.
+    client.0.write_all(&[b'x'; 200_000]).unwrap();
+    client.0.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut reply = String::new();
+    client.0.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "CLIENT_ERROR line too long\r\n");
+}
