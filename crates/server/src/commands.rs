@@ -12,6 +12,7 @@ mod arithmetic;
 pub mod binary;
 mod crawl;
 mod delete;
+mod each_tenant;
 mod events;
 mod get;
 mod login;

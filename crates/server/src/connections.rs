@@ -7,6 +7,7 @@
 //! by it, and that a connection leaves the table however it ends.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
@@ -167,9 +168,11 @@ impl ConnectionTable {
         ConnectionEntry { table: Arc::clone(self), info }
     }
 
-    /// Returns all open sockets, sorted by number.
-    pub fn all(&self) -> Vec<Arc<ConnectionInfo>> {
-        self.entries.lock().values().cloned().collect()
+    /// Returns the first `count` open sockets with numbers above `last`, sorted by number; fewer if
+    /// there are no more.
+    pub fn after(&self, last: u64, count: usize) -> Vec<Arc<ConnectionInfo>> {
+        let above = (Bound::Excluded(last), Bound::Unbounded);
+        self.entries.lock().range(above).take(count).map(|(_, info)| Arc::clone(info)).collect()
     }
 }
 
@@ -232,7 +235,8 @@ mod tests {
         let listener = table.add_listener("tcp:127.0.0.1:1".into(), 0);
         let addresses = Addresses { peer: "tcp:127.0.0.1:2".into(), local: "tcp:127.0.0.1:1".into() };
         let client = table.add_client(addresses, 5);
-        let shown = |number: usize| (table.all()[number].state(), table.all()[number].last_input_seconds());
+        let all = || table.after(0, 100);
+        let shown = |number: usize| (all()[number].state(), all()[number].last_input_seconds());
         assert_eq!((shown(0), shown(1)), ((ConnectionState::Listening, 0), (ConnectionState::Read, 5)));
         client.note_input(9);
         assert_eq!(shown(1), (ConnectionState::Run, 9));
@@ -240,8 +244,11 @@ mod tests {
             client.set_state(state);
             assert_eq!(shown(1), (state, 9));
         }
+        assert_eq!(table.after(0, 1)[0].number, listener.number());
+        assert_eq!(table.after(listener.number(), 100)[0].number, client.number());
+        assert!(table.after(client.number(), 100).is_empty());
         drop(client);
-        assert_eq!(table.all().len(), 1);
-        assert_eq!((table.all()[0].number, table.all()[0].local.as_deref()), (listener.number(), None));
+        assert_eq!(all().len(), 1);
+        assert_eq!((all()[0].number, all()[0].local.as_deref()), (listener.number(), None));
     }
 }

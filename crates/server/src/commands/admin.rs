@@ -8,10 +8,10 @@ use std::io;
 
 use lowwater::ByteSize;
 
+use super::each_tenant::each_tenant;
 use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::settings::limits::{check_tenant_name, Limits};
-use crate::store::tenant::TENANTS_PER_TURN;
 
 /// memcached's bounds for `cache_memlimit`.
 const MEGABYTES_MIN: u32 = 8;
@@ -69,23 +69,16 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
 }
 
 /// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its
-/// usage. Flushes whenever the output is full, as there may be tens of thousands of tenants.
+/// usage.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
-    for (at, tenant) in session.server.store.tenants().into_iter().enumerate() {
-        if at % TENANTS_PER_TURN == TENANTS_PER_TURN - 1 {
-            tokio::task::yield_now().await;
-        }
-        // Made here: the client may never read, and only the pointers are kept while it does not.
-        let tenant = session.server.store.report(&tenant);
+    each_tenant(session, |output, tenant| {
         let Limits { min, low, high, max, traffic } = tenant.limits;
-        session.output.format(format_args!(
+        output.format(format_args!(
             "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={} {traffic}",
             tenant.name, tenant.bytes, tenant.items,
         ));
-        if session.output.is_full() {
-            session.flush().await?;
-        }
-    }
+    })
+    .await?;
     session.output.line("END");
     Ok(())
 }

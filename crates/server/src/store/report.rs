@@ -86,18 +86,17 @@ impl Store {
         Memory { items, entries_and_index: self.cache.footprint().get(), blocks }
     }
 
-    /// Returns all tenants, sorted by name: one pointer each, so that a command may keep the list
-    /// while its client does not read.
-    pub fn tenants(&self) -> Vec<Arc<Tenant>> {
-        let mut tenants = self.tenants.all();
-        tenants.sort_by(|a, b| a.group.name().cmp(b.group.name()));
-        tenants
+    /// Returns the first `count` tenants after `last` (`None`: of all), sorted by name; fewer if
+    /// there are no more. Clients choose how many there are: a command keeps only the last one of a
+    /// page while its client does not read.
+    pub fn tenants_after(&self, last: Option<&Arc<Tenant>>, count: usize) -> Vec<Arc<Tenant>> {
+        self.tenants.after(last, count)
     }
 
     /// Returns the statistics of all tenants, sorted by name. Clients choose how many and how long
     /// these are: keep them only until the next await.
     pub fn reports(&self) -> Vec<TenantReport> {
-        self.tenants().iter().map(|tenant| self.report(tenant)).collect()
+        self.tenants.all().iter().map(|tenant| self.report(tenant)).collect()
     }
 
     /// Returns the statistics of a tenant.

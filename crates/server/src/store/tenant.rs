@@ -9,6 +9,8 @@
 //! tenant is never removed, so that its limits stay and a thread may remember it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -22,9 +24,6 @@ use crate::traffic::Traffic;
 
 /// The maximum number of tenants: memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
-
-/// Tenants that a command lists before other connections of the thread run.
-pub const TENANTS_PER_TURN: usize = 64;
 
 /// A tenant and its statistics.
 #[derive(Debug)]
@@ -68,12 +67,37 @@ pub struct Tenants {
     delimiter: u8,
     default: Arc<Tenant>,
     by_prefix: DashMap<Box<[u8]>, Arc<Tenant>>,
-    /// The number of tenants; changes only under `creation`.
+    /// The number of tenants; changes only under the lock of `by_name`.
     count: AtomicUsize,
-    /// Held while a tenant is created, so that threads do not exceed [`TENANTS_MAX`] together.
-    creation: Mutex<()>,
+    /// All tenants, for listings. Locked while a tenant is created, so that threads do not exceed
+    /// [`TENANTS_MAX`] together.
+    by_name: Mutex<BTreeSet<ByName>>,
     evict: bool,
 }
+
+/// A tenant, ordered by the name of its group.
+#[derive(Debug)]
+struct ByName(Arc<Tenant>);
+
+impl Ord for ByName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.group.name().cmp(other.0.group.name())
+    }
+}
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ByName {}
 
 impl Tenants {
     /// Creates the default tenant, and the tenants in `limits`.
@@ -104,8 +128,8 @@ impl Tenants {
         let count = AtomicUsize::new(by_prefix.len());
         // Relaxed: it matters only that no id is assigned twice.
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let creation = Mutex::default();
-        Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, creation, evict })
+        let by_name = Mutex::new(by_prefix.iter().map(|entry| ByName(Arc::clone(&entry))).collect());
+        Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, by_name, evict })
     }
 
     /// Returns the tenant that a new value of `key` is charged to. Creates the tenant if it is new
@@ -159,7 +183,7 @@ impl Tenants {
         if is_full() {
             return None;
         }
-        let _creation = self.creation.lock();
+        let mut by_name = self.by_name.lock();
         if let Some(tenant) = self.find(name) {
             return Some(tenant);
         }
@@ -170,6 +194,7 @@ impl Tenants {
         let group = self.runtime.group(&group_name(name)).ok()?;
         let tenant = Arc::new(Tenant::new(group, self.evict));
         self.by_prefix.insert(name.into(), Arc::clone(&tenant));
+        by_name.insert(ByName(Arc::clone(&tenant)));
         // Relaxed: the count guards no other memory.
         self.count.fetch_add(1, Ordering::Relaxed);
         Some(tenant)
@@ -199,9 +224,19 @@ impl Tenants {
         }
     }
 
-    /// Returns all current tenants, in no particular order.
+    /// Returns all current tenants, sorted by the names of their groups.
     pub fn all(&self) -> Vec<Arc<Tenant>> {
-        self.by_prefix.iter().map(|entry| Arc::clone(&entry)).collect()
+        self.after(None, usize::MAX)
+    }
+
+    /// Returns the first `count` tenants after `last` (`None`: of all) in the order of
+    /// [`all`](Self::all); fewer if there are no more. A tenant that exists throughout is in one
+    /// page.
+    pub fn after(&self, last: Option<&Arc<Tenant>>, count: usize) -> Vec<Arc<Tenant>> {
+        let last = last.map(|last| ByName(Arc::clone(last)));
+        let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let by_name = self.by_name.lock();
+        by_name.range((from, Bound::Unbounded)).take(count).map(|tenant| Arc::clone(&tenant.0)).collect()
     }
 
     /// Returns the part of `key` before the first delimiter, unless it is empty.
@@ -368,6 +403,30 @@ mod tests {
         assert_eq!(new(&limits), Ok(TENANTS_MAX), "the default tenant is counted once");
         limits.push(("one-more".into(), Limits::default()));
         assert!(new(&limits).unwrap_err().contains("65536 tenants"), "{:?}", new(&limits));
+    }
+
+    #[test]
+    fn pages_are_sorted_and_complete() {
+        let tenants = tenants(&[("b".into(), Limits::default())]);
+        for n in 0..100 {
+            tenants.for_key(format!("{}:k", n * 7 % 100).as_bytes());
+        }
+        let names = |page: &[Arc<Tenant>]| page.iter().map(|tenant| tenant.group.name().to_owned()).collect::<Vec<_>>();
+        let all = names(&tenants.all());
+        assert!(all.len() == 102 && all.is_sorted(), "{all:?}");
+        for count in [1, 10, 101, 102, 103] {
+            let (mut found, mut last) = (Vec::new(), None);
+            loop {
+                let page = tenants.after(last.as_ref(), count);
+                assert_eq!(page.len(), count.min(all.len() - found.len()), "pages of {count}");
+                found.extend(names(&page));
+                last = page.last().cloned();
+                if last.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, all, "pages of {count}");
+        }
     }
 
     #[test]

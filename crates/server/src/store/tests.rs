@@ -201,7 +201,7 @@ fn of_two_keys_with_one_hash_the_later_stays() {
     assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
     assert!(!store.remove(b"b") && is_live(b"a"), "a removal removes no value of another key");
     assert_eq!(edit(b"new:b", Edit::Touch(Expiry::Past)), None);
-    assert!(is_live(b"a") && store.tenants().len() == 1, "an update that stores nothing creates no tenant");
+    assert!(is_live(b"a") && store.reports().len() == 1, "an update that stores nothing creates no tenant");
     let put = |_: Option<Existing<'_>>| (Edit::Put(value(b"b")), ());
     runtime.block_on(store.update(b"b", Expiry::Past, put)).unwrap();
     assert!(is_live(b"a"), "a value that expires at once replaces none of another key");
