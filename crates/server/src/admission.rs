@@ -5,6 +5,10 @@
 //! command would be admitted again, or for [`PAUSE_MAX`]. So a client that ignores the errors
 //! cannot take the thread's time from the others: each pause follows a single error.
 //!
+//! The bytes of a command are charged with it. Those of a value of more than [`PART_BYTES`] are
+//! charged as they arrive, as no command may ever follow them; the connection reads no more of the
+//! value until they are paid for.
+//!
 //! A change must ensure that a refused command has no effect, and that the stream stays in step: a
 //! store is refused together with its value.
 
@@ -28,6 +32,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The longest pause of a connection. A command that comes after it may be refused again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The bytes of a value that is being received are charged together when they are as many. Shorter
+/// values are charged with their command.
+const PART_BYTES: u64 = 64 * 1024;
+
 /// Returns whether the limits of the session's tenant admit the command of `step`. Otherwise
 /// answers with an error, and above a rate sets the session's pause.
 #[inline]
@@ -38,8 +46,8 @@ pub fn admit(session: &mut Session, step: &Step<'_>) -> bool {
 /// As [`admit`], for a tenant with limits.
 fn admit_step(session: &mut Session, step: &Step<'_>) -> bool {
     match step {
-        // Of a value that is being received, only the last step counts; if the value is abandoned,
-        // the caller uses `admit_store`.
+        // Of a value that is being received, only the last step counts as a request; if the value
+        // is abandoned, the caller uses `admit_store`.
         Step::More | Step::NoRoom => true,
         Step::Plain(PlainStep::Get { .. }) => {
             admit_command(session, 1, CommandSet::default().with(CommandKind::Get), false)
@@ -109,6 +117,28 @@ fn admit_binary_kinds(session: &mut Session, to: ReplyTo, kinds: CommandSet) -> 
     false
 }
 
+/// Charges what has arrived of a value that is being received or discarded, and sets the session's
+/// pause while bytes of the tenant are not paid for.
+#[inline]
+pub fn charge_value(session: &mut Session) {
+    if session.limited_traffic().is_some() && (session.pays_for_value || session.received >= PART_BYTES) {
+        charge_long_value(session);
+    }
+}
+
+/// As [`charge_value`], for a long value and a tenant with limits.
+#[cold]
+fn charge_long_value(session: &mut Session) {
+    session.pays_for_value = true;
+    let received = std::mem::take(&mut session.received);
+    let Some(traffic) = session.limited_traffic() else { return };
+    traffic.charge(received);
+    let wait = traffic.bytes_wait();
+    if !wait.is_zero() {
+        session.pause = wait.clamp(PAUSE_MIN, PAUSE_MAX);
+    }
+}
+
 /// Adds the reply about a refusal by `add`. The reply to a command above a limit is not charged:
 /// the replies to many clients that try again would otherwise use up the limit.
 fn answer(session: &mut Session, refused: &Refused, add: impl FnOnce(&mut Session)) {
@@ -128,8 +158,9 @@ enum Refused {
 /// Returns the refusal of a command, unless the limits admit it. Above a rate, sets the session's
 /// pause.
 fn refusal(session: &mut Session, requests: u64, commands: CommandSet) -> Option<Refused> {
+    let has_paid = std::mem::take(&mut session.pays_for_value);
     let traffic = session.limited_traffic()?;
-    let admitted = traffic.admit(requests, commands);
+    let admitted = traffic.admit(requests, commands, has_paid);
     // The bytes of a command are charged after its admission, as they may be more than a burst.
     // Those of a command above a limit are not charged: a client that tries again at once would
     // otherwise never be admitted.

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
-use crate::admission::{admit, admit_store};
+use crate::admission::{admit, admit_store, charge_value};
 use crate::commands;
 use crate::commands::binary::SaslState;
 use crate::connections::{CloseReason, ConnectionEntry, ConnectionState};
@@ -181,6 +181,7 @@ impl Connection {
             entry,
             permit: tenant_permit,
             received: 0,
+            pays_for_value: false,
             uncharged: 0,
             pause: Duration::ZERO,
         };
@@ -300,7 +301,7 @@ impl Connection {
             // Also lets the event loop poll the socket once more.
             self.yield_turn().await;
             // Otherwise a refused command has left input behind it.
-            if self.session.pause.is_zero() {
+            if self.session.pause.is_zero() || self.input.is_empty() {
                 let read = self.read().await;
                 if matches!(self.note_read(read)?, ReadOutcome::WouldBlock | ReadOutcome::Closed) {
                     return Ok(());
@@ -516,6 +517,7 @@ impl Connection {
             }
         }
         self.input.advance(used);
+        self.note_value();
         self.session.flush().await?;
         if self.is_refused {
             // Boxed: all idle connections would hold room for it.
@@ -550,6 +552,14 @@ impl Connection {
             self.yield_turn().await;
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Charges the bytes of a value that is being received, if the tenant is limited.
+    #[inline]
+    fn note_value(&mut self) {
+        if self.session.limited_traffic().is_some() && self.decoder.is_in_value(&self.input) {
+            charge_value(&mut self.session);
+        }
     }
 
     /// Lets other connections of the thread run.

@@ -45,8 +45,10 @@ pub struct Session {
     /// The connection's permit from its tenant; `None` before a login.
     pub permit: Option<TenantPermit>,
     /// Bytes that were received since the last command, if the tenant is limited; charged with the
-    /// next command.
+    /// next command, those of a long value earlier (`admission.rs`).
     pub received: u64,
+    /// A long value is being received, whose bytes are charged as they arrive.
+    pub pays_for_value: bool,
     /// Bytes of the output that are not charged to the tenant: refusals of commands above a limit.
     pub uncharged: usize,
     /// How long the connection must neither decode nor read, as its tenant is above a limit.
@@ -212,5 +214,9 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.publish_counts();
+        if let Some(traffic) = self.limited_traffic() {
+            // Of a command that is not complete.
+            traffic.charge(self.received);
+        }
     }
 }

@@ -122,15 +122,16 @@ impl Traffic {
     }
 
     /// Admits a command of these kinds that uses `requests` requests of the limit, or counts its
-    /// refusal. The limit of bytes refuses a command while earlier bytes are not paid for; the
-    /// command's own bytes are charged afterwards, with [`charge`](Self::charge).
+    /// refusal. The limit of bytes refuses a command while earlier bytes are not paid for, unless
+    /// the command `has_paid` for its own; otherwise these are charged afterwards, with
+    /// [`charge`](Self::charge).
     ///
     /// # Errors
     ///
     /// The reason of the refusal. A denied command has used its requests all the same.
-    pub fn admit(&self, requests: u64, kinds: CommandSet) -> Result<(), Refusal> {
+    pub fn admit(&self, requests: u64, kinds: CommandSet, has_paid: bool) -> Result<(), Refusal> {
         let now = self.now();
-        let bytes = self.bytes.wait(now);
+        let bytes = if has_paid { Duration::ZERO } else { self.bytes.wait(now) };
         let admitted = match bytes.is_zero() {
             false => Err(Refusal::OverLimit { limit: "bandwidth", wait: bytes }),
             true => {
@@ -154,6 +155,11 @@ impl Traffic {
     /// Uses bytes of the limit that were received or sent, even if none are left.
     pub fn charge(&self, bytes: u64) {
         self.bytes.take(bytes, self.now());
+    }
+
+    /// Returns the wait until all bytes that were charged are paid for.
+    pub fn bytes_wait(&self) -> Duration {
+        self.bytes.wait(self.now())
     }
 
     /// Returns the counts.
@@ -206,9 +212,10 @@ mod tests {
     fn requests_wait_for_bytes_that_were_sent() {
         let traffic = Traffic::default();
         traffic.set_limits(&TrafficLimits { bandwidth: ByteSize::kib(1), ..TrafficLimits::default() });
-        assert_eq!(traffic.admit(1, CommandSet::default()), Ok(()));
+        assert_eq!(traffic.admit(1, CommandSet::default(), false), Ok(()));
         traffic.charge(1 << 20);
-        let refused = traffic.admit(1, CommandSet::default());
+        assert_eq!(traffic.admit(1, CommandSet::default(), true), Ok(()));
+        let refused = traffic.admit(1, CommandSet::default(), false);
         let is_over = |wait| wait > Duration::from_secs(900);
         assert!(
             matches!(refused, Err(Refusal::OverLimit { limit: "bandwidth", wait }) if is_over(wait)),

@@ -83,6 +83,7 @@ impl Connection {
             }
         }
         self.input.advance(used);
+        self.note_value();
         self.session.flush().await?;
         if self.is_refused {
             end_after_answer(&mut self.session.stream, &mut self.input).await?;

@@ -250,6 +250,63 @@ fn bytes_above_the_rate_are_refused_until_they_are_paid_for() {
     all.exchange("get none\r\n", "END\r\n");
 }
 
+/// Of both: a value that is stored, and one that is too large and discarded.
+#[test]
+fn a_long_value_arrives_at_the_rate() {
+    let (_server, mut all, mut shop) = start(|_| {});
+    all.exchange("tenant set shop bandwidth=600K\r\n", "OK\r\n");
+    let too_large = "SERVER_ERROR object too large for cache\r\nMN\r\n";
+    for (bytes, next, replies) in [(1_000_000, "", "STORED\r\n"), (1_200_000, "mn\r\n", too_large)] {
+        let begun = Instant::now();
+        let value = "x".repeat(bytes);
+        shop.0.write_all(format!("set k 0 0 {bytes}\r\n{value}\r\n{next}").as_bytes()).unwrap();
+        shop.expect(replies);
+        // All but the last 64 KiB, one read, and the burst are paid for.
+        let paid = (bytes - (64 << 10) - (64 << 10) - (60 << 10)) as f64 / f64::from(600 << 10);
+        assert!(begun.elapsed().as_secs_f64() > paid, "{bytes}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{bytes}: {:?}", begun.elapsed());
+        // Until the rest is paid for.
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Each of them has paid for its own bytes, although the others use the limit up meanwhile.
+#[test]
+fn long_values_of_several_clients_are_stored() {
+    let (server, mut all, _shop) = start(|_| {});
+    all.exchange("tenant set shop bandwidth=600K\r\n", "OK\r\n");
+    thread::scope(|scope| {
+        for n in 0..3 {
+            let mut client = server.connect_to(server.addresses[1]);
+            scope.spawn(move || {
+                let value = "x".repeat(300_000);
+                client.0.write_all(format!("set k{n} 0 0 300000\r\n{value}\r\n").as_bytes()).unwrap();
+                client.expect("STORED\r\n");
+            });
+        }
+    });
+}
+
+#[test]
+fn bytes_of_a_client_that_leaves_are_charged() {
+    // Of a value that is charged with its command, and of one that is charged as it arrives.
+    for bytes in [50_000, 100_000] {
+        let (server, mut all, mut shop) = start(|_| {});
+        all.exchange("tenant set shop bandwidth=1K\r\n", "OK\r\n");
+        let mut leaves = server.connect_to(server.addresses[1]);
+        leaves.0.write_all(format!("set k 0 0 1000000\r\n{}", "x".repeat(bytes)).as_bytes()).unwrap();
+        leaves.wait_until_received();
+        drop(leaves);
+        let left = Instant::now();
+        while count(&mut all, "shop:connections") > 1 {
+            assert!(left.elapsed() < Duration::from_secs(60), "{bytes}: the connection is still open");
+            thread::sleep(Duration::from_millis(5));
+        }
+        shop.0.write_all(b"mn\r\n").unwrap();
+        shop.expect("SERVER_ERROR the tenant is above its limit of bandwidth\r\n");
+    }
+}
+
 /// Each refusal is 57 bytes, and comes once a second at most: more than the limit.
 #[test]
 fn replies_to_refused_commands_are_not_charged() {
