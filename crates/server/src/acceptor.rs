@@ -22,6 +22,7 @@ use crate::net::stream::Stream;
 use crate::server::{Server, Stop};
 use crate::settings::Settings;
 use crate::snapshot::SaveFile;
+use crate::traffic::connection_permit::TenantPermit;
 use crate::workers::RoundRobin;
 use crate::{banner, connection, http, reload, snapshot, timers};
 #[cfg(unix)]
@@ -34,9 +35,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The refusal of a client above `-c`, with memcached's text.
 const SERVER_IS_FULL: &[u8] = b"ERROR Too many open connections\r\n";
-
-/// The refusal of a client above its tenant's limit.
-const TENANT_IS_FULL: &[u8] = b"ERROR Too many open connections of this tenant\r\n";
 
 /// The open listeners.
 #[derive(Debug)]
@@ -254,12 +252,13 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
             Ok((stream, addresses)) => match server.try_admit() {
                 Some(permit) => {
                     let (namespace, is_plain) = (listener.namespace.clone(), listener.is_plain);
-                    // Before a login, a connection belongs to no tenant.
-                    let is_open = server.settings.users.is_none();
+                    // Before a login, a connection belongs to no tenant. With TLS, it takes a
+                    // permit after its handshake.
+                    let is_open = server.settings.users.is_none() && (is_plain || server.tls.is_none());
                     let tenant_permit = is_open.then(|| server.store.admit_connection(&namespace));
                     if let Some(None) = tenant_permit {
                         server.counters.count(Counter::RejectedConnections);
-                        drop(tokio::spawn(reject(stream, TENANT_IS_FULL)));
+                        drop(tokio::spawn(reject(stream, TenantPermit::REFUSAL)));
                         continue;
                     }
                     let owner = (namespace, tenant_permit.flatten());

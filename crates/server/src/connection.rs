@@ -14,6 +14,7 @@
 
 mod binary;
 mod end;
+mod handshake;
 
 use std::future::{poll_fn, Future};
 use std::io;
@@ -36,7 +37,6 @@ use crate::log::SENT_BYTES_MAX;
 use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
-use crate::net::tls::Tls;
 use crate::protocol::binary::header::REQUEST_MAGIC;
 use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
@@ -48,6 +48,7 @@ use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
 use end::{end, end_after_answer};
+use handshake::shake_hands;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
 /// that did not fill it, other connections run at once: a fast client on another processor would
@@ -61,7 +62,8 @@ const COMMANDS_PER_TURN: u32 = 20;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
 /// server shuts down. A stream that is not plain begins with the handshake of TLS, if that is on.
-/// The permit of the namespace's tenant is absent if a login is required.
+/// The permit of the namespace's tenant is absent if a login is required, or if a handshake comes
+/// first, after which the tenant admits the connection or not.
 pub async fn serve(
     permit: ConnectionPermit,
     entry: ConnectionEntry,
@@ -70,12 +72,12 @@ pub async fn serve(
     closing: watch::Receiver<()>,
 ) {
     let server = Arc::clone(permit.server());
-    let stream = match &server.tls {
-        Some(tls) if !is_plain => match shake_hands(&server, tls, stream, closing.clone()).await {
-            Ok(stream) => stream,
+    let (stream, tenant_permit) = match &server.tls {
+        Some(tls) if !is_plain => match shake_hands(&server, tls, stream, &namespace, closing.clone()).await {
+            Ok(admitted) => admitted,
             Err(why) => return end(&server, &entry, &CloseReason::Error(why)),
         },
-        _ => stream,
+        _ => (stream, tenant_permit),
     };
     let mut connection = Connection::new(&server, stream, entry, namespace, tenant_permit, closing);
     let reason = connection.run().await.unwrap_or_else(CloseReason::Error);
@@ -87,27 +89,6 @@ pub async fn serve(
     end(&server, &connection.session.entry, &reason);
     drop(connection);
     drop(permit);
-}
-
-/// Does the handshake of TLS.
-///
-/// # Errors
-///
-/// The client has failed, was too slow, or the server shuts down.
-async fn shake_hands(
-    server: &Server,
-    tls: &Tls,
-    stream: Stream,
-    mut closing: watch::Receiver<()>,
-) -> io::Result<Stream> {
-    let shaken = tokio::select! {
-        // No message is ever sent: the sender is dropped when the server shuts down.
-        _ = closing.changed() => return Err(io::Error::other("the server shuts down")),
-        shaken = tls.accept(stream) => shaken,
-    };
-    let counter = if shaken.is_ok() { Counter::SslNewSessions } else { Counter::SslHandshakeErrors };
-    server.counters.count(counter);
-    shaken
 }
 
 /// A connection that is served; see the module.

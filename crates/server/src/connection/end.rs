@@ -1,7 +1,7 @@
 //! The end of a connection.
 //!
-//! A change must ensure that a client which is refused can read the answer, and that one which keeps
-//! sending cannot delay the end for more than [`CLOSE_TIME_MAX`].
+//! A change must ensure that a client which is refused can read the answer, and that one which
+//! keeps sending cannot delay the end for more than [`CLOSE_TIME_MAX`].
 
 use std::future::poll_fn;
 use std::io;

@@ -264,3 +264,34 @@ fn watchers_use_tls() {
     client.exchange(b"set a 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
     watcher.exchange(b"", b"ts=").unwrap();
 }
+
+/// A client without the certificate must not use up the connections of a tenant.
+#[test]
+fn a_tenants_connections_are_taken_after_the_handshake() {
+    let server = TestServer::start(|settings| {
+        settings.tls = Some(tls(ClientCertificates::Required(file("authority.pem"))));
+        settings.listen = vec![address("tag_shop_:127.0.0.1")];
+        let traffic = TrafficLimits { connections: Some(1), ..TrafficLimits::default() };
+        settings.limits = vec![("shop".into(), Limits { traffic, ..Limits::default() })];
+    });
+    let _silent = server.connect();
+    let mut first = TlsClient::connect(&server, Some("client"));
+    first.exchange(b"mn\r\n", b"MN\r\n").unwrap();
+    let mut second = TlsClient::connect(&server, Some("client"));
+    let mut refusal = String::new();
+    second.0.read_to_string(&mut refusal).unwrap();
+    assert_eq!(refusal, "ERROR Too many open connections of this tenant\r\n");
+    assert_eq!(server.server.counters.get(crate::counters::Counter::RejectedConnections), 1);
+    drop(first);
+    let left = Instant::now();
+    loop {
+        let mut third = TlsClient::connect(&server, Some("client"));
+        let mut reply = [0; 4];
+        // An error means that it was refused, and closed.
+        let _ = third.0.write_all(b"mn\r\n").and_then(|()| third.0.read_exact(&mut reply));
+        if reply == *b"MN\r\n" {
+            break;
+        }
+        assert!(left.elapsed() < Duration::from_secs(60));
+    }
+}

@@ -1,7 +1,8 @@
 //! A permit for a connection of a tenant, by which a tenant's connections are bounded.
 //!
-//! A connection gets its permit at its login, or when it is accepted if no login is required, and
-//! holds it until it ends. A change must ensure that each permit is returned once.
+//! A connection gets its permit at its login; if no login is required, after its handshake of TLS,
+//! or when it is accepted. It holds the permit until it ends. A change must ensure that each permit
+//! is returned once.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use super::Traffic;
 pub struct TenantPermit(Arc<Traffic>);
 
 impl TenantPermit {
+    /// The refusal of a client for whom there is no permit.
+    pub const REFUSAL: &[u8] = b"ERROR Too many open connections of this tenant\r\n";
+
     /// Returns a permit for one more connection, unless the tenant has as many as its limit allows.
     pub fn acquire(traffic: &Arc<Traffic>) -> Option<Self> {
         // Relaxed, here and below: the count guards no other memory.
