@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::server::Server;
 use crate::settings::limits::{self, Limits};
 use crate::settings::users::Users;
+use crate::store::tenant::CONFIGURED_MAX;
 
 /// Returns a future that reloads after each SIGHUP, and never resolves.
 ///
@@ -61,6 +62,10 @@ pub fn reload(server: &Server) -> Result<String, String> {
     let given = files.limits.as_deref().map(|path| limits::read(path, settings.delimiter)).transpose();
     let given = given.map_err(|why| why.to_string())?;
     let tls = server.tls.as_ref().map(|tls| tls.read_again().map(|new| (tls, new))).transpose()?;
+    if let Some(users) = &users {
+        // First, as it may fail. A tenant that exists has no effect without its user.
+        server.store.create_tenants(users.names())?;
+    }
     let mut read = Vec::new();
     if let Some(given) = given {
         // Held until the limits are set, so that concurrent calls set them one after the other.
@@ -70,7 +75,7 @@ pub fn reload(server: &Server) -> Result<String, String> {
         let removed = limited.iter().filter(|name| !listed.contains(name));
         let removed: Vec<_> = removed.map(|name| (name.clone(), Limits::default())).collect();
         read.push(format!("limits of {} tenants", names.len()));
-        server.store.set_limits(&[given, removed].concat())?;
+        server.store.set_limits(&[given, removed].concat(), CONFIGURED_MAX)?;
         *limited = names;
     }
     if let Some(users) = users {

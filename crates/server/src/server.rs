@@ -106,6 +106,7 @@ impl Server {
         let tls = settings.tls.as_ref().map(Tls::open).transpose()?;
         let piece_pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
         let store = Store::new(&settings, &piece_pool)?;
+        store.create_tenants(settings.tenants_with_connections())?;
         Ok(Self {
             receive_budget: ReceiveBudget::new(store.runtime(), settings.evict, settings.item_bytes_max),
             store,

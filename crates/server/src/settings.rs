@@ -83,14 +83,17 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the names of the tenants to which connections belong by their listener or login.
+    pub fn tenants_with_connections(&self) -> impl Iterator<Item = &str> {
+        let tags = self.listen.iter().filter_map(|address| address.tenant.as_deref());
+        tags.chain(self.users.iter().flat_map(Users::names))
+    }
+
     /// Returns the tenants that have traffic limits, to which no connection can belong: no user has
     /// the tenant's name, and no listening address is restricted to the tenant.
     pub fn tenants_without_connections(&self) -> Vec<&str> {
-        let has_connections = |name: &str| {
-            name == DEFAULT_TENANT
-                || self.users.as_ref().is_some_and(|users| users.contains(name))
-                || self.listen.iter().any(|address| address.tenant.as_deref() == Some(name))
-        };
+        let has_connections =
+            |name: &str| name == DEFAULT_TENANT || self.tenants_with_connections().any(|other| other == name);
         let limited = self.limits.iter().filter(|(_, limits)| limits.traffic != TrafficLimits::default());
         limited.map(|(name, _)| name.as_str()).filter(|name| !has_connections(name)).collect()
     }

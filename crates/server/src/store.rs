@@ -52,7 +52,7 @@ use clock::Clock;
 use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
 use namespace::Namespace;
 use removal_stats::RemovalStats;
-use tenant::Tenants;
+use tenant::{Tenant, Tenants, CONFIGURED_MAX};
 
 pub use edit::{Edit, Existing, OutOfMemory};
 pub use removal_stats::RemovalCounts;
@@ -332,8 +332,8 @@ impl Store {
         guarantees::check(mins, budget, self.item_bytes_max)
     }
 
-    /// Returns a permit for a connection of this namespace's tenant, which is created if it does
-    /// not exist; `None` if the tenant has as many connections as it may have.
+    /// Returns a permit for a connection of this namespace's tenant; `None` if the tenant has as
+    /// many connections as it may have.
     pub fn admit_connection(&self, namespace: &Namespace) -> Option<TenantPermit> {
         TenantPermit::acquire(&self.tenants.named(namespace.tenant_name()).traffic)
     }
@@ -343,22 +343,36 @@ impl Store {
         self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
     }
 
-    /// Sets the limits of these tenants, all or none, and creates those that do not exist; usage
-    /// above the limits is reclaimed in the background. Tenants that were created before an error
-    /// remain, without new limits. O(all tenants).
+    /// Creates the tenants of these names of the configuration that do not exist. Those that were
+    /// created before an error remain.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if there would be too many tenants.
+    pub fn create_tenants<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        names.try_for_each(|name| self.tenant(name, CONFIGURED_MAX).map(drop))
+    }
+
+    /// Returns the tenant of this name, and creates it if there are fewer than `max` tenants.
+    fn tenant(&self, name: &str, max: usize) -> Result<Arc<Tenant>, String> {
+        self.tenants.get_or_create(name.as_bytes(), max).ok_or_else(|| "there are too many tenants already".into())
+    }
+
+    /// Sets the limits of these tenants, all or none, and creates those that do not exist while
+    /// there are fewer than `tenants_max`; usage above the limits is reclaimed in the background.
+    /// Tenants that were created before an error remain, without new limits. O(all tenants).
     ///
     /// # Errors
     ///
     /// A sentence, if there would be too many tenants, or if the `min` limits of all tenants do not
     /// fit into the budget.
-    pub fn set_limits(&self, changes: &[(String, Limits)]) -> Result<(), String> {
+    pub fn set_limits(&self, changes: &[(String, Limits)], tenants_max: usize) -> Result<(), String> {
         let asked = self.asked_budget.lock();
         // Not the present budget: under pressure a file of limits would be refused that was valid
         // at the start.
         self.check_mins(*asked, changes)?;
-        let tenant =
-            |name: &str| self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already");
-        let tenants: Vec<_> = changes.iter().map(|(name, _)| tenant(name)).collect::<Result<_, _>>()?;
+        let tenants = changes.iter().map(|(name, _)| self.tenant(name, tenants_max));
+        let tenants: Vec<_> = tenants.collect::<Result<_, _>>()?;
         for (tenant, (_, limits)) in tenants.iter().zip(changes) {
             tenant.set_limits(*limits);
             // Wakes the reclaimer if the usage is near the new `max` or above the new `high`.

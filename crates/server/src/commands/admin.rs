@@ -12,6 +12,7 @@ use super::each_tenant::each_tenant;
 use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::settings::limits::{check_tenant_name, Limits};
+use crate::store::tenant::TENANTS_MAX;
 
 /// memcached's bounds for `cache_memlimit`.
 const MEGABYTES_MIN: u32 = 8;
@@ -65,7 +66,7 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
         Some(field) => format!("{field}: {why}"),
         None => why,
     })?;
-    store.set_limits(&[(name.to_owned(), limits)])
+    store.set_limits(&[(name.to_owned(), limits)], TENANTS_MAX)
 }
 
 /// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its

@@ -47,9 +47,9 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Returns whether there is a user of this name.
-    pub fn contains(&self, user: &str) -> bool {
-        self.0.iter().any(|(name, _)| name == user)
+    /// Returns the names of all users.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     /// Returns the user's name if the password is right. The comparison takes the same time for all

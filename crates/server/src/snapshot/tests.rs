@@ -307,7 +307,7 @@ fn without_evictions_a_load_keeps_a_tenants_max() {
     write(&before, None, &mut file).unwrap();
     let (after, _) = store(&["-M"]);
     let max = ByteSize::kib(256);
-    after.set_limits(&[("shop".to_owned(), Limits { max, ..Limits::default() })]).unwrap();
+    after.set_limits(&[("shop".to_owned(), Limits { max, ..Limits::default() })], 10).unwrap();
     let (counts, outcome) = load(&after, &file[..]);
     outcome.unwrap();
     assert!(counts.loaded > 5 && counts.loaded + counts.without_room == 100, "{counts:?}");

@@ -1,9 +1,11 @@
 //! Tenants: the prefix of a key, up to the delimiter, is the name of its tenant.
 //!
-//! A tenant is created by a store, by a connection that is admitted for it, or when its limits are
-//! set. A read creates none, so a reader that guesses names creates nothing. Clients choose the
-//! names, so there are at most [`TENANTS_MAX`] tenants, memcached's bound on prefixes; keys that
-//! name a further tenant belong to the default tenant, as do keys without a delimiter.
+//! A tenant is created by a store, when its limits are set, or by the configuration: for the tag of
+//! a listener, for a user, or for a line of limits. A read creates none, so a reader that guesses
+//! names creates nothing. Clients choose the names, so they create a tenant only while there are
+//! fewer than [`TENANTS_MAX`], memcached's bound on prefixes; keys that name a further tenant
+//! belong to the default tenant, as do keys without a delimiter. Tenants of the configuration are
+//! created up to [`CONFIGURED_MAX`], so that no client can keep them out.
 //!
 //! A thread remembers its last tenant, since most connections have one. A change must ensure that a
 //! tenant is never removed, so that its limits stay and a thread may remember it.
@@ -22,8 +24,11 @@ use crate::find_byte::find_byte;
 use crate::settings::limits::{group_name, Limits, DEFAULT_TENANT};
 use crate::traffic::Traffic;
 
-/// The maximum number of tenants: memcached's bound on prefixes.
+/// Clients create tenants while there are fewer than this: memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
+
+/// The configuration creates tenants while there are fewer than this.
+pub const CONFIGURED_MAX: usize = 2 * TENANTS_MAX;
 
 /// A tenant and its statistics.
 #[derive(Debug)]
@@ -70,7 +75,7 @@ pub struct Tenants {
     /// The number of tenants; changes only under the lock of `by_name`.
     count: AtomicUsize,
     /// All tenants, for listings. Locked while a tenant is created, so that threads do not exceed
-    /// [`TENANTS_MAX`] together.
+    /// the maximum together.
     by_name: Mutex<BTreeSet<ByName>>,
     evict: bool,
 }
@@ -135,7 +140,7 @@ impl Tenants {
     /// Returns the tenant that a new value of `key` is charged to. Creates the tenant if it is new
     /// and there is room for another; otherwise returns the default tenant.
     pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
-        let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix));
+        let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix, TENANTS_MAX));
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
@@ -154,10 +159,10 @@ impl Tenants {
         self.with(name, Arc::clone)
     }
 
-    /// Returns the tenant of this name, and creates it if it is new; the default tenant if there is
-    /// no room for another.
+    /// Returns the tenant of this name, which the configuration has created; otherwise the default
+    /// tenant.
     pub fn named(&self, name: &[u8]) -> Arc<Tenant> {
-        self.get_or_create(name).unwrap_or_else(|| Arc::clone(&self.default))
+        self.find(name).unwrap_or_else(|| Arc::clone(&self.default))
     }
 
     /// Calls `visit` with the tenant of this name, if it exists.
@@ -171,15 +176,15 @@ impl Tenants {
         })
     }
 
-    /// Returns the tenant of this name, and creates it if it is new. `None` if there is no room for
-    /// another tenant, or no group can be created for it.
-    pub fn get_or_create(&self, name: &[u8]) -> Option<Arc<Tenant>> {
+    /// Returns the tenant of this name, and creates it if it is new. `None` if it is new and there
+    /// are `max` tenants, or no group can be created for it.
+    pub fn get_or_create(&self, name: &[u8], max: usize) -> Option<Arc<Tenant>> {
         if let Some(tenant) = self.find(name) {
             return Some(tenant);
         }
         // Relaxed: the count is a bound, and guards no other memory. The second check is exact, as
         // the count changes only under the lock.
-        let is_full = || self.count.load(Ordering::Relaxed) >= TENANTS_MAX;
+        let is_full = || self.count.load(Ordering::Relaxed) >= max;
         if is_full() {
             return None;
         }
@@ -391,6 +396,17 @@ mod tests {
             assert_eq!(tenants.all().len(), 2, "round {round}: the default tenant and the last one that fits");
             assert_eq!(tenants.count.load(Ordering::Relaxed), TENANTS_MAX);
         }
+    }
+
+    #[test]
+    fn a_tenant_of_the_configuration_is_created_among_many_of_clients() {
+        let tenants = tenants(&[]);
+        tenants.count.store(TENANTS_MAX, Ordering::Relaxed);
+        assert_eq!(tenants.for_key(b"shop:k").group.name(), "default");
+        assert!(tenants.get_or_create(b"shop", CONFIGURED_MAX).is_some());
+        assert_eq!(tenants.for_key(b"shop:k").group.name(), "shop");
+        tenants.count.store(CONFIGURED_MAX, Ordering::Relaxed);
+        assert!(tenants.get_or_create(b"late", CONFIGURED_MAX).is_none());
     }
 
     #[test]

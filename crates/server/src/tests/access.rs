@@ -150,3 +150,45 @@ fn input_received_before_shutdown_is_answered() {
     }
     panic!("no server ended in time");
 }
+
+/// Clients choose the names of keys: they must not keep a new user, or a new certificate, out.
+#[test]
+fn tenants_of_the_configuration_exist_whatever_keys_clients_use() {
+    let path = |name: &str| std::env::temp_dir().join(format!("lowwater-full_{name}_{}", std::process::id()));
+    let (users, limits) = (path("users"), path("limits"));
+    std::fs::write(&users, "default:root\nfirst:a\n").unwrap();
+    std::fs::write(&limits, "shop low=1K\n").unwrap();
+    let server = TestServer::start(|settings| {
+        settings.users = Some(crate::settings::users::Users::read(&users, b':').unwrap());
+        settings.files = Files { users: Some(users.clone()), limits: Some(limits.clone()) };
+        settings.listen.push(ListenAddress::parse("tag_tagged_:127.0.0.1", 0, b':').unwrap());
+    });
+    let log_in = |user: &str| {
+        let mut client = server.connect();
+        client.0.write_all(format!("set auth 0 0 {}\r\n{user}\r\n", user.len()).as_bytes()).unwrap();
+        client.expect("STORED\r\n");
+        client
+    };
+    let mut all = log_in("default root");
+    let fill: String = (0..66_000).map(|n| format!("set t{n}:k 0 0 1 noreply\r\nx\r\n")).collect();
+    all.exchange(&fill, "");
+    all.exchange("tenant set more low=1\r\n", "CLIENT_ERROR there are too many tenants already\r\n");
+    std::fs::write(&users, "default:root\nfirst:a\nlate:b\n").unwrap();
+    std::fs::write(&limits, "shop low=1K\nlate_limit low=1K\n").unwrap();
+    assert_eq!(crate::reload::reload(&server.server), Ok("read limits of 2 tenants and users".to_owned()));
+    for user in ["first a", "late b"] {
+        log_in(user).exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    }
+    all.0.write_all(b"tenant list\r\n").unwrap();
+    let mut names = Vec::new();
+    loop {
+        let line = all.line();
+        let Some(tenant) = line.strip_prefix("TENANT ") else { break };
+        names.push(tenant.split(' ').next().unwrap().to_owned());
+    }
+    for name in ["first", "late", "late_limit", "tagged"] {
+        assert!(names.iter().any(|there| there == name), "{name}");
+    }
+    std::fs::remove_file(&users).unwrap();
+    std::fs::remove_file(&limits).unwrap();
+}
