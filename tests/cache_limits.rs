@@ -483,7 +483,9 @@ fn held_up(runtime: &Runtime, group: &Memcg) -> (Cache<u64, ()>, std::sync::mpsc
         let _ = released.lock().unwrap().recv();
     };
     let cache = builder(runtime, "held up").eviction_listener(listener).build().unwrap();
-    (0..100).for_each(|key| drop(cache.entry(key).group(group).insert(()).unwrap()));
+    for key in 0..100 {
+        cache.entry(key).group(group).insert(()).unwrap();
+    }
     runtime.drop_group(group).unwrap();
     begins.recv().unwrap();
     (cache, release)
