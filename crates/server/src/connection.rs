@@ -270,8 +270,8 @@ impl Connection {
         }
     }
 
-    /// Serves, without pauses, what is left of the input: of a client that has ended its stream, or
-    /// at shutdown what has been received before `end`.
+    /// Serves the rest of the input without pauses: of a client that has ended its stream, or at
+    /// shutdown the bytes that were received before `end`.
     #[cold]
     async fn serve_rest(&mut self, end: Option<Instant>) -> io::Result<()> {
         loop {

@@ -433,7 +433,8 @@ impl<'g> LockedSegment<'g> {
         self.set_len(self.len() - 1);
     }
 
-    /// Panics unless every object that is not hidden is where its hash requires; `hash` returns the hash of a number.
+    /// Panics unless every object that is not hidden is where its hash requires; `hash` returns the
+    /// hash of a number.
     pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
         let nr = buckets(self.0.class);
         let mut passed = alloc::vec![[0_u32; OVERFLOW_COUNTS]; nr];
