@@ -4,12 +4,15 @@
 //! costs the backend less to look up again than an existing one.
 //!
 //! An isolated dentry may get a user before it is disposed of: `dispose` then leaves it, and its
-//! last put lists it again. A change must ensure that a scan visits at most the requested number.
+//! last put lists it again. A trim also leaves one that turned positive meanwhile. A change must
+//! ensure that a scan visits at most the requested number.
 //!
 //! Numbers such as D24 are those of docs/INVARIANTS.md.
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
@@ -37,6 +40,17 @@ enum SecondChance {
     Never,
 }
 
+impl SecondChance {
+    /// Returns the flags with which a trim spares a dentry, if one of them is set after the walk
+    /// (D19).
+    fn spared(self) -> u32 {
+        match self {
+            Self::Never => flag::TYPE,
+            Self::Rotate | Self::UsageCount | Self::Promote => flag::TYPE | flag::REFERENCED,
+        }
+    }
+}
+
 impl DcacheCore {
     /// Scans up to `left` dentries of a memcg on a node: negatives first, where they have lists of
     /// their own (D24). Returns how many were killed.
@@ -59,7 +73,7 @@ impl DcacheCore {
         left: &mut u64,
     ) -> u64 {
         let (old, _) = self.isolate(list, memcg, node, left, u64::MAX, SecondChance::Rotate);
-        self.dispose(sb, old, |_| ())
+        self.dispose(sb, old, 0, |_| ())
     }
 
     /// Ends the probation of the oldest `nr_to_scan` negatives: promotes those that were looked up
@@ -78,7 +92,7 @@ impl DcacheCore {
         for dentry in promoted {
             self.promote(sb, &dentry);
         }
-        self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, capacity))
+        self.trim(sb, old, SecondChance::Promote, |dentry| self.ghosts.insert(dentry.hash(), memcg, capacity))
     }
 
     /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter
@@ -89,12 +103,11 @@ impl DcacheCore {
         const SCANS_PER_VICTIM: u64 = 16;
         let mut nr_to_scan = over.saturating_mul(SCANS_PER_VICTIM);
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut nr_to_scan, over, SecondChance::UsageCount);
-        let mut missing = over.saturating_sub(old.len() as u64);
-        self.trim(sb, old, |_| ());
+        let mut missing = over.saturating_sub(self.trim(sb, old, SecondChance::UsageCount, |_| ()));
         // If most were looked up between walks, the first scan finds too few: the second one trims
         // the oldest without regard to their usage count.
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, SecondChance::Never);
-        self.trim(sb, old, |_| ());
+        self.trim(sb, old, SecondChance::Never, |_| ());
     }
 
     /// Walks a list, and sorts its oldest dentries: used ones get the second chance that `chance`
@@ -147,10 +160,10 @@ impl DcacheCore {
         (old, promoted)
     }
 
-    /// Kills isolated dentries, except those in use, and calls `on_kill` for each killed one.
-    /// Returns how many were killed.
+    /// Kills isolated dentries, except those in use or with a flag of `spared`, and calls `on_kill`
+    /// for each killed one. Returns how many were killed.
     #[doc(alias = "shrink_dentry_list")]
-    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
+    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, spared: u32, on_kill: impl Fn(&Dentry)) -> u64 {
         /// Hash chains that are prefetched together: each costs one or two cache misses.
         const PREFETCH_BATCH: usize = 32;
         let mut killed = 0;
@@ -169,7 +182,7 @@ impl DcacheCore {
                 self.chains.prefetch_first(dentry.hash());
             }
             for dentry in window.drain(..) {
-                if self.dispose_one(sb, &dentry, &mut delta) {
+                if self.dispose_one(sb, &dentry, spared, &mut delta) {
                     killed += 1;
                     on_kill(&dentry);
                 }
@@ -180,18 +193,24 @@ impl DcacheCore {
     }
 
     /// As [`dispose`](Self::dispose), and counts the killed negatives as trimmed: by the policy,
-    /// not by reclaim.
-    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
-        let killed = self.dispose(sb, old, on_kill);
+    /// not by reclaim. Spares those that turned positive since a walk with `chance` isolated them,
+    /// or were used again, if used ones have a second chance (D19).
+    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, chance: SecondChance, on_kill: impl Fn(&Dentry)) -> u64 {
+        let killed = self.dispose(sb, old, chance.spared(), on_kill);
         self.counters.trimmed(killed);
         killed
     }
 
-    /// Kills an isolated dentry, unless it has a user, with whose last put it is listed again.
-    /// Returns whether it was killed.
-    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut CounterDelta) -> bool {
+    /// Kills an isolated dentry, unless it has a user, with whose last put it is listed again, or a
+    /// flag of `spared`. Returns whether it was killed.
+    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, spared: u32, delta: &mut CounterDelta) -> bool {
         let mut locked = dentry.lock();
         loop {
+            if dentry.has(spared) {
+                dentry.update_flags_batched(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
+                self.relist(sb, dentry, locked);
+                return false;
+            }
             if dentry.count.kill() {
                 self.kill_batched(sb, dentry, locked, delta);
                 return true;
@@ -240,6 +259,11 @@ impl DcacheCore {
             &self.counters,
         );
         self.counters.promoted(dentry.addr());
+        self.relist(sb, dentry, locked);
+    }
+
+    /// Adds a dentry that is on no list to its list, unless it is in use: then its last put does.
+    fn relist(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut locked: DentryGuard<'_>) {
         // SeqCst: pairs with the fence in `last_put_one`; see lifecycle.rs. If the dentry is in
         // use, its last put lists it.
         fence(Ordering::SeqCst);
