@@ -36,9 +36,9 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// When the bound falls below the current number, because positives were freed, no single
     /// lookup trims the whole excess. Each lookup that adds a negative kills more than one, up to a
     /// small constant (32 in [`Probation`](super::Probation), 2 in
-    /// [`ThreeInARow`](super::ThreeInARow)), until the bound holds. Without new negatives the
-    /// excess stays until there is memory pressure, which frees negatives first where they have
-    /// lists of their own.
+    /// [`ThreeInARow`](super::ThreeInARow) and [`PerDirectory`](super::PerDirectory)), until the
+    /// bound holds. Without new negatives the excess stays until there is memory pressure, which
+    /// frees negatives first where they have lists of their own.
     fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
 

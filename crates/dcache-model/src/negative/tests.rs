@@ -178,6 +178,25 @@ fn d24_a_directory_trim_ends_when_other_threads_have_trimmed() {
     fixture.assert_valid();
 }
 
+/// Trims that found their victims in use leave an excess in a directory.
+#[test]
+fn d24_an_excess_in_a_directory_shrinks_with_each_new_name() {
+    const LIMIT: u64 = 3;
+    let fixture = Fixture::new(64, Unbounded);
+    (0..20).for_each(|n| fixture.missing(format!("/old-{n}").as_bytes()));
+    let left = || fixture.dcache.statistics().nr_negative;
+    for n in 0..30 {
+        let (before, name) = (left(), format!("new-{n}"));
+        missing(&fixture, &[&name]);
+        let new = hold(&fixture.mount, &name).unwrap();
+        new.count.put();
+        NewNegative { core: &fixture.mount.core, sb: &fixture.mount.sb, dentry: &new }.trim_directory(LIMIT as usize);
+        assert_eq!(left(), LIMIT.max(before - 1), "after {before}");
+        assert!(is_cached(&fixture.mount, &name), "older ones are killed");
+    }
+    fixture.assert_valid();
+}
+
 #[test]
 fn d24_the_default_trims_to_its_room_and_no_further() {
     let policy = Probation { positives_per_probation: 1000, positives_per_protected: 1000, ..Probation::default() };

@@ -71,14 +71,19 @@ impl NewNegative<'_> {
         }
     }
 
-    /// If the directory has more than `limit` negatives, kills one of the same memcg: the next at
-    /// the clock hand that was not referenced, or this one if all scanned ones were referenced or
-    /// belong to other memcgs. O(1).
+    /// While the directory has more than `limit` negatives, kills up to two of the same memcg: the
+    /// next at the clock hand that was not referenced, or this one if all scanned ones were
+    /// referenced or belong to other memcgs. Two, because an excess that trims left whose victims
+    /// were in use has to shrink with each new name. O(1).
     pub fn trim_directory(&self, limit: usize) {
-        if self.trim_directory_of(|_| (0, limit), 1, |_| ()) == Some(0) {
-            // All scanned negatives belong to other memcgs or were referenced: the new one is
-            // killed.
-            self.kill(self.dentry, true);
+        for _ in 0..2 {
+            match self.trim_directory_of(|_| (0, limit), 1, |_| ()) {
+                None => return,
+                // All scanned negatives belong to other memcgs or were referenced: the new one is
+                // killed.
+                Some(0) => _ = self.kill(self.dentry, true),
+                Some(_) => {}
+            }
         }
     }
 
