@@ -49,11 +49,7 @@ impl DcacheCore {
         let flags = match self.charges {
             false => 0,
             true if self.charge(sb, memcg, bytes) => flag::CHARGED,
-            true => {
-                // Any address can choose the counter's stripe; the dentry has none yet.
-                self.counters.refused(std::ptr::from_ref(sb).addr());
-                flag::DONTCACHE
-            }
+            true => flag::DONTCACHE,
         };
         Reservation { memcg, bytes, flags }
     }

@@ -62,6 +62,9 @@ impl DcacheCore {
         // dentry.
         dentry.child_index.store(index, Ordering::Relaxed);
         self.counters.dentry_allocated(dentry.addr());
+        if flags & flag::DONTCACHE != 0 {
+            self.counters.refused(dentry.addr());
+        }
         dentry
     }
 

@@ -283,7 +283,11 @@ impl Mount {
             return Err(ErrorKind::NotFound);
         }
         let part = dir.make_dir();
-        // Before the lock is taken: a charge may have to kill other dentries.
+        // A cached name needs no charge, which may have to kill other dentries.
+        if let Some(dentry) = self.core.charges.then(|| self.core.d_lookup(qstr)).flatten() {
+            return Ok(dentry);
+        }
+        // Before the lock is taken: the charge may kill dentries.
         let reservation = self.core.reserve(&self.sb, group, qstr.len());
         let asked = {
             let mut in_lookup = part.in_lookup.lock();

@@ -80,6 +80,49 @@ fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
     fixture.assert_valid();
 }
 
+/// Nothing is allocated, so nothing is charged.
+#[test]
+fn changes_of_cached_names_at_the_limit_evict_nothing() {
+    const UNRELATED: u64 = 20;
+    let fixture = fixture(Unbounded, UNRELATED + 5);
+    let mount = &fixture.mount;
+    for n in 0..UNRELATED {
+        drop(mount.create(format!("/unrelated-{n}").as_bytes()).unwrap());
+    }
+    for path in [&b"/file"[..], b"/from", b"/to", b"/other"] {
+        drop(mount.create(path).unwrap());
+    }
+    drop(mount.mkdir(b"/dir").unwrap());
+    assert_eq!(usage(fixture.tree.root(), &fixture), (UNRELATED + 5) * ONE, "there is no room left");
+    mount.unlink(b"/file").unwrap();
+    mount.rmdir(b"/dir").unwrap();
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1 + UNRELATED + 5, "removed names stay as negatives");
+    mount.rename(b"/from", b"/to").unwrap();
+    mount.rename(b"/to", b"/file").unwrap();
+    let before = fixture.memory.lookups();
+    for n in 0..UNRELATED {
+        assert!(mount.stat(format!("/unrelated-{n}").as_bytes()).unwrap().is_some());
+    }
+    assert_eq!(fixture.memory.lookups(), before, "no other dentry had to go");
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    fixture.assert_valid();
+}
+
+/// A lookup that fails to charge, but finds that another thread has cached the name, is not counted
+/// as refused.
+#[test]
+fn a_charge_is_refused_only_for_an_allocated_dentry() {
+    let fixture = fixture(Unbounded, 1);
+    let held = fixture.mount.create(b"/held").unwrap();
+    let (core, sb) = (&fixture.mount.core, &fixture.mount.sb);
+    drop(core.reserve(sb, fixture.tree.root(), 1));
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    fixture.missing(b"/missing");
+    assert_eq!(fixture.dcache.statistics().refused, 1);
+    drop(held);
+    fixture.assert_valid();
+}
+
 #[test]
 fn a_group_at_its_limit_evicts_no_other_groups_dentries() {
     let fixture = fixture(Unbounded, 1000);
