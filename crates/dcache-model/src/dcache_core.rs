@@ -62,6 +62,10 @@ pub(crate) trait NegativeHook: Send + Sync {
 
     /// Returns whether an unlinked dentry may stay as a negative one.
     fn can_keep_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
+
+    /// Returns the most negatives that a memcg with `positives` unused positives, and `negatives`
+    /// negatives now, keeps on a node of a mount.
+    fn bound(&self, core: &DcacheCore, positives: u64, negatives: u64) -> Option<u64>;
 }
 
 impl DcacheCore {

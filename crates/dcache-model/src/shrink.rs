@@ -41,8 +41,8 @@ enum SecondChance {
 }
 
 impl SecondChance {
-    /// Returns the flags with which a trim spares a dentry, if one of them is set after the walk
-    /// (D19).
+    /// Returns the flags with which a dentry that a walk has isolated is spared, because it turned
+    /// positive, or was used, since the walk (D19).
     fn spared(self) -> u32 {
         match self {
             Self::Never => flag::TYPE,
@@ -53,12 +53,41 @@ impl SecondChance {
 
 impl DcacheCore {
     /// Scans up to `left` dentries of a memcg on a node: negatives first, where they have lists of
-    /// their own (D24). Returns how many were killed.
+    /// their own. Returns how many were killed. The caller passes a small `left`: the scan reaches
+    /// positives only if fewer negatives are listed.
     pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
-        [&sb.probation, &sb.protected, &sb.dentries]
-            .into_iter()
-            .map(|list| self.scan(sb, list, memcg, node, left))
-            .sum()
+        self.scan_negatives(sb, memcg, node, left) + self.scan(sb, &sb.dentries, memcg, node, left)
+    }
+
+    /// As [`scan_dentries`](Self::scan_dentries), and kills the negatives above the policy's bound
+    /// before any positive (D24), even if they were used. Calls the policy: the caller holds no
+    /// lock.
+    pub(crate) fn reclaim_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
+        let mut killed = self.scan_negatives(sb, memcg, node, left);
+        if *left > 0 {
+            let mut excess = self.excess_negatives(sb, memcg, node).min(*left);
+            *left -= excess;
+            for list in [&sb.probation, &sb.protected] {
+                let (old, _) = self.isolate(list, memcg, node, &mut excess, u64::MAX, SecondChance::Never);
+                killed += self.dispose(sb, old, SecondChance::Never.spared(), |_| ());
+            }
+            *left += excess;
+        }
+        killed + self.scan(sb, &sb.dentries, memcg, node, left)
+    }
+
+    fn scan_negatives(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
+        self.scan(sb, &sb.probation, memcg, node, left) + self.scan(sb, &sb.protected, memcg, node, left)
+    }
+
+    /// Returns the number of negatives above the policy's bound; 0 if they have no lists of their
+    /// own.
+    fn excess_negatives(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId) -> u64 {
+        let [positives, probation, protected, _] = sb.counts(memcg, node);
+        match probation + protected {
+            0 => 0,
+            negatives => negatives.saturating_sub(self.negatives.bound(self, positives, negatives).unwrap_or(u64::MAX)),
+        }
     }
 
     /// Scans up to `left` of the oldest dentries of a list, and kills those that were not used

@@ -46,7 +46,7 @@ impl Shrinker for MountShrinker {
         // Three lists of dentries, then one of inodes.
         let (dentries, inodes) = proportion(sc.nr_to_scan(), counts[..3].iter().sum(), counts[3]);
         let mut left = dentries;
-        let freed = self.core.scan_dentries(&self.sb, memcg, node, &mut left);
+        let freed = self.core.reclaim_dentries(&self.sb, memcg, node, &mut left);
         let (scanned, more) = self.sb.inodes.scan(memcg, node, inodes);
         sc.set_nr_scanned(dentries - left + scanned);
         Scan::Freed(freed + more)

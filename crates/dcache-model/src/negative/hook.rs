@@ -4,7 +4,7 @@
 //!
 //! A change must ensure that `lifecycle` and `namei` name no policy.
 
-use super::policy::NegativePolicy;
+use super::policy::{BoundInputs, NegativePolicy};
 use super::trim::NewNegative;
 use crate::dcache_core::{DcacheCore, NegativeHook};
 use crate::dentry::Dentry;
@@ -21,5 +21,10 @@ impl NegativeHook for PolicyHook {
 
     fn can_keep_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
         self.0.can_keep_removed(&NewNegative { core, sb, dentry })
+    }
+
+    fn bound(&self, core: &DcacheCore, positives: u64, negatives: u64) -> Option<u64> {
+        // Each directory that holds negatives holds at least one.
+        self.0.bound(BoundInputs { buckets: core.chains.buckets() as u64, positives, directories: negatives })
     }
 }

@@ -38,7 +38,11 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// small constant (32 in [`Probation`](super::Probation), 2 in
     /// [`ThreeInARow`](super::ThreeInARow) and [`PerDirectory`](super::PerDirectory)), until the
     /// bound holds. Without new negatives the excess stays until there is memory pressure, which
-    /// frees negatives first where they have lists of their own.
+    /// frees negatives first where they have lists of their own: the unused ones, then the excess,
+    /// then positives.
+    ///
+    /// For such lists reclaim calls this method, without a lock, and with at least the number of
+    /// directories that hold negatives. If the method panics, the mount is not reclaimed any more.
     fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
 

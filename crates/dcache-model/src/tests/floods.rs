@@ -6,6 +6,7 @@
 use super::Fixture;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
 use crate::{NegativePolicy, Statistics};
+use lowwater_lru_core::NodeId;
 
 fn flood(fixture: &Fixture, names: usize, touches: usize) -> Statistics {
     for n in 0..names {
@@ -219,13 +220,48 @@ fn d24_pressure_evicts_negatives_before_positives() {
     }
     let (core, sb) = (&fixture.mount.core, &fixture.mount.sb);
     let root = fixture.tree.root();
-    let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
+    let counts = sb.counts(root, NodeId::ZERO);
     assert_eq!(counts[..3], [400, 400, 0]);
-    let freed = core.scan_dentries(sb, root, lowwater_lru_core::NodeId::ZERO, &mut 300);
+    let freed = core.reclaim_dentries(sb, root, NodeId::ZERO, &mut 300);
     assert_eq!(freed, 300);
-    let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
+    let counts = sb.counts(root, NodeId::ZERO);
     assert_eq!(counts[..3], [400, 100, 0], "negatives first");
     fixture.assert_valid();
+}
+
+/// The removal of files lowers the bound, and each negative was used since the last walk.
+#[test]
+fn d24_pressure_evicts_an_excess_of_used_negatives_before_positives() {
+    const POSITIVES: u64 = 1600;
+    const LEFT: u64 = 100;
+    const NEGATIVES: u64 = 400;
+    let policy = Probation { positives_per_protected: 4, ..Probation::default() };
+    let bound = policy.bound(BoundInputs { buckets: 64, positives: LEFT, directories: 1 }).unwrap();
+    for scan in [1, 30, 399, 410, 500, 1000, u64::MAX] {
+        let fixture =
+            Fixture::build(crate::Dcache::builder().buckets(1 << 10).policy(policy).on_unlink(crate::OnUnlink::Forget));
+        (0..POSITIVES).for_each(|n| drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap()));
+        (0..NEGATIVES).for_each(|n| (0..2).for_each(|_| fixture.missing(format!("/missing-{n}").as_bytes())));
+        (LEFT..POSITIVES).for_each(|n| fixture.mount.unlink(format!("/{n}").as_bytes()).unwrap());
+        let (sb, root) = (&fixture.mount.sb, fixture.tree.root());
+        let counts = || sb.counts(root, NodeId::ZERO);
+        assert_eq!((counts()[0], counts()[1] + counts()[2]), (LEFT, NEGATIVES));
+        let mut scanned = 0;
+        while counts()[0] == LEFT {
+            let mut left = scan;
+            let freed = fixture.mount.core.reclaim_dentries(sb, root, NodeId::ZERO, &mut left);
+            scanned += scan - left;
+            assert!(scanned <= 3 * (NEGATIVES + LEFT), "{scanned} scanned without a positive");
+            let [positives, probation, protected, _] = counts();
+            let negatives = probation + protected;
+            assert!(positives == LEFT || negatives <= bound, "{positives} positives, {negatives} of {bound} negatives");
+            assert!(freed <= scan - left);
+            if scan >= 1000 {
+                assert_eq!((positives, negatives), (0, bound), "the negatives within the bound are spared");
+            }
+        }
+        fixture.assert_valid();
+    }
 }
 
 #[test]

@@ -181,3 +181,47 @@ fn policies_at_the_ends_of_their_numbers_leave_the_cache_valid() {
         }
     });
 }
+
+/// Counts the calls of its bound, which is any number or panics. It never trims.
+#[derive(Debug)]
+struct WrongBound(Arc<PolicyCalls>, Option<u64>);
+
+impl NegativePolicy for WrongBound {
+    fn name(&self) -> &'static str {
+        "wrong bound"
+    }
+    fn has_own_lists(&self) -> bool {
+        true
+    }
+    fn negative_added(&self, _: &NewNegative<'_>) {}
+    fn bound(&self, inputs: BoundInputs) -> Option<u64> {
+        self.0.calls.fetch_add(1, Relaxed);
+        assert!(!self.0.panics.load(Relaxed), "the policy's own fault");
+        assert!((1..=20).contains(&inputs.directories), "at most one for each negative");
+        self.1
+    }
+}
+
+/// Reclaim calls the bound.
+#[test]
+fn a_bound_that_is_wrong_or_panics_leaves_the_cache_valid() {
+    within("reclaim", || {
+        for (bound, panics) in
+            [(Some(0), false), (Some(1), false), (Some(u64::MAX), false), (None, false), (None, true)]
+        {
+            let shared = Arc::new(PolicyCalls::default());
+            shared.panics.store(panics, Relaxed);
+            let fixture = fixture(builder().policy(WrongBound(shared.clone(), bound)));
+            fixture.fill();
+            // Used negatives survive the first scan of a pass.
+            for n in 0..20 {
+                assert!(fixture.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap().is_none());
+            }
+            fixture.registry.drop_caches();
+            assert!(shared.calls.load(Relaxed) > 0, "{bound:?}");
+            let left = fixture.mount.assert_valid().unused;
+            assert!(panics || left == 0, "{left} of {bound:?}");
+            fixture.ends_well();
+        }
+    });
+}
