@@ -47,7 +47,7 @@ pub struct MemcachedFlags {
     #[arg(short = 'N', long = "napi-ids", value_name = "num")]
     napi_ids: Option<u64>,
 
-    /// Refused: values cannot be kept in a file
+    /// Refused: --save-file keeps values over a restart
     #[arg(short = 'e', long = "memory-file", value_name = "file")]
     memory_file: Option<String>,
 
@@ -65,7 +65,7 @@ impl MemcachedFlags {
     pub fn without_effect(&self) -> Result<Vec<&'static str>, String> {
         let refused = [
             (self.lock_memory > 0, "-k", "memory cannot be locked; let the system not swap instead"),
-            (self.memory_file.is_some(), "-e", "values cannot be kept in a file"),
+            (self.memory_file.is_some(), "-e", "--save-file keeps values over a restart"),
             (self.sasl > 0, "-S", "the users of -Y log in by SASL, too: use -Y"),
         ];
         if let Some((_, flag, why)) = refused.iter().find(|(is_given, ..)| *is_given) {

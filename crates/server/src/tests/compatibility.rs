@@ -131,6 +131,8 @@ fn the_page_has_all_names() {
 
 #[test]
 fn flags_are_treated_as_the_readme_tells() {
+    let help = args::parse(["lowwater-server", "-h"]).unwrap_err().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for (flag, value, verdict) in names::FLAGS {
         let words = ["lowwater-server", flag].into_iter().chain(*value);
         match (args::parse(words), verdict) {
@@ -139,7 +141,13 @@ fn flags_are_treated_as_the_readme_tells() {
             (Ok(Ok(settings)), Verdict::NoEffect(_)) => assert_eq!(settings.without_effect, [*flag]),
             (Ok(Ok(settings)), Verdict::Same | Verdict::Differs(_)) => assert!(settings.without_effect.is_empty()),
             (Ok(Err(why)), Verdict::Refused(_) | Verdict::WithTls(_)) => {
-                assert!(why.starts_with(&format!("{flag}: ")), "{why}")
+                assert!(why.starts_with(&format!("{flag}: ")), "{why}");
+                // The message and the help give the reason of the table.
+                if let Verdict::Refused(reason) = verdict {
+                    let reason = reason.replace('`', "");
+                    assert!(why.contains(&reason), "{why}");
+                    assert!(help.contains(&format!("Refused: {reason}")), "{flag}: {help}");
+                }
             }
             (outcome, verdict) => panic!("{flag} is {outcome:?}, not {verdict:?}"),
         }
