@@ -87,11 +87,11 @@ fn table(page: &mut String, title: &str, names: impl Iterator<Item = (&'static s
         }
     }
     // Writing to a `String` does not fail.
-    let _ = write!(page, "\n## {title}\n\n| memcached | here |\n|---|---|\n");
+    let _ = write!(page, "\n## {title}\n\n|memcached|here|\n|-|-|\n");
     for (text, names) in rows {
         // Names of several words need a code span each.
         let separator = if names.iter().any(|name| name.contains(' ')) { "` `" } else { " " };
-        let _ = writeln!(page, "| `{}` | {text} |", names.join(separator));
+        let _ = writeln!(page, "|`{}`|{text}|", names.join(separator));
     }
 }
 
