@@ -24,8 +24,8 @@ class Section:
 
 def table(columns, rows):
     """Returns the lines of a table. Cells are texts or None."""
-    line = lambda cells: "|" + "".join(f" {cell} |" if cell not in (None, "") else " |" for cell in cells)
-    lines = [line(columns), "|---" * len(columns) + "|"]
+    line = lambda cells: "|" + "".join("|" if cell is None else f"{cell}|" for cell in cells)
+    lines = [line(columns), "|-" * len(columns) + "|"]
     return lines + [line(row) for row in rows]
 
 
