@@ -63,7 +63,12 @@ if mkdir "$group" 2>/dev/null && [ -e "$group/memory.events" ]; then
     [ ! -e "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"
     limited=yes
 fi
-start_server container -m 176 -c 1024 --pressure
+# list BEGINNING FILE: the strings of the list on the line that begins so.
+list() { sed -n "s/^$1 \[\(.*\)\]\$/\1/p" "$2" | tr -d '",'; }
+# The image's ENTRYPOINT, with the page's `args` in place of its CMD.
+read -ra command <<<"$(list ENTRYPOINT crates/server/packaging/Dockerfile) $(list args: docs/OPERATING.md)"
+[ "${command[0]} ${command[*]: -4}" = "lowwater-server -m 176 -c 1024" ] || fail "the container's command is ${command[*]}"
+start_server container -p "$(free_port)" "${command[@]:1}"
 [ -z "$limited" ] || echo "$pid" >"$group/cgroup.procs"
 "$binaries/cache_load" "127.0.0.1:$port" --tenants 100 --bytes 600000000 >"$scratch/load"
 peak="$(awk '/VmHWM/ { print $2 }' "/proc/$pid/status")"
