@@ -322,13 +322,13 @@ where
     /// If another thread inserts, replaces or removes the entry in between, or it expires, `f` is
     /// called again; also if memory for the value must be freed by more than the evictions of an
     /// insert, which may remove the entry itself. So `f` should have no other effect than its
-    /// result; if `f` or the weigher changes the entry in each call, the calls do not end. The thread
-    /// is pinned while `f` runs, while the value is weighed or is dropped because the entry has changed, and while
-    /// listeners are called for the evictions: the memory of entries that leave meanwhile is freed
-    /// only afterwards, so none of them should block. Reading the value in `f` does not count as a
-    /// use. A new value keeps the use count of the value that it replaces. For the order of
-    /// eviction the replacement counts as another use, or makes the entry the youngest of its
-    /// queue.
+    /// result; if `f` or the weigher changes the entry in each call, the calls do not end. The
+    /// thread is pinned while `f` runs, while the value is weighed or is dropped because the entry
+    /// has changed, and while listeners are called for the evictions: the memory of entries that
+    /// leave meanwhile is freed only afterwards, so none of them should block. Reading the value in
+    /// `f` does not count as a use. A new value keeps the use count of the value that it replaces.
+    /// For the order of eviction the replacement counts as another use, or makes the entry the
+    /// youngest of its queue.
     ///
     /// # Errors
     ///
