@@ -443,7 +443,7 @@ where
         }
         let (mut refusal, mut another) = (Refusal::NoMemory, None);
         let mut cause = RemovalCause::Replaced;
-        let (mut removal, mut owner) = (None, None);
+        let mut removal = None;
         let is = |there: &Record<K, V>, new: &Record<K, V>| expect.is_key_of(there, &new.key);
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
         let (mut released, mut kept) = (None, None);
@@ -459,7 +459,7 @@ where
                 kept = Some(core.keep_deadline(there, &record));
             }
             if let (Some((there, node)), true, false) = (present, is_live, is_paid) {
-                match self.overwrite((there, node), (hash, guard), (record, bytes), &mut payment, &mut owner) {
+                match self.overwrite((there, node), (hash, guard), (record, bytes), &mut payment) {
                     Ok(replaced) => {
                         removal = Some(replaced);
                         return Ok(Entry::Overwritten);

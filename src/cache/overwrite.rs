@@ -35,17 +35,14 @@ where
     S: BuildHasher,
 {
     /// Returns whether a new record of `group` may take the place of `old`, the live record of the
-    /// same key, whose memory is on `node`. The caller holds the lock of their segment. If the old
-    /// record's group was looked up, its handle is stored in `owner`: it may be the last one, and
-    /// the caller drops it without the lock.
+    /// same key, whose memory is on `node`. The caller holds the lock of their segment.
     #[inline]
     fn may_overwrite(
         &self,
-        old: &Record<K, V>,
-        node: NodeId,
+        (old, node): (&Record<K, V>, NodeId),
         new: &Handle<K, V>,
         group: &Memcg,
-        owner: &mut Option<Memcg>,
+        guard: &Guard,
     ) -> bool {
         let core = &self.inner.core;
         let is_general = core.is_lru || core.held_values.is_some() || self.runtime().retired().is_much();
@@ -54,18 +51,12 @@ where
         }
         // Relaxed: the flag is set before the first record of another group is inserted. This
         // record is seen under its segment's lock, so the flag is seen as well.
-        if *group != self.inner.group || self.inner.has_tenants.load(Ordering::Relaxed) {
-            *owner = core.queues.owner(old);
-            if owner.as_ref() != Some(group) {
-                return false;
-            }
-        }
-        is_within_limits(group)
+        let has_one_group = *group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed);
+        (has_one_group || core.queues.is_owner(group, old, guard)) && is_within_limits(group)
     }
 
     /// Puts a new record of this hash and charge in the place of `old` on its list, and settles its
-    /// payment.
-    /// For `node`, `owner` and the lock see [`may_overwrite`](Self::may_overwrite).
+    /// payment. For `node` and the lock see [`may_overwrite`](Self::may_overwrite).
     ///
     /// # Errors
     ///
@@ -77,11 +68,10 @@ where
         (hash, guard): (u64, &Guard),
         (new, after): (Handle<K, V>, ByteSize),
         payment: &mut Payment<'_>,
-        owner: &mut Option<Memcg>,
     ) -> Result<PendingRemoval<'_, K, V, S>, Handle<K, V>> {
         let before = old.charge();
         let pay = |group: &Memcg, more| self.charge_from_stock(group, more);
-        if !self.may_overwrite(old, node, &new, payment.group(), owner)
+        if !self.may_overwrite((old, node), &new, payment.group(), guard)
             || !payment.raise_to(after.saturating_sub(before), pay)
         {
             return Err(new);

@@ -119,7 +119,7 @@ where
             let (guard, here) = (pin(), at.clone());
             let mut there = Vec::new();
             self.index.visit(&mut at, &guard, |record| there.push(record));
-            for record in there.into_iter().filter(|record| self.queues.owner(record).as_ref() == Some(group)) {
+            for record in there.into_iter().filter(|record| self.queues.is_owner(group, record, &guard)) {
                 let taken = self.unlink_at(&here, &guard, record, |_| true, RemovalCause::Explicit);
                 gone.extend(taken.map(|(_, removal)| removal));
             }

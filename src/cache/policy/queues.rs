@@ -369,6 +369,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(record.queue()).memcg_of(record)
     }
 
+    /// Returns whether this group is the [`owner`](Self::owner) of a record.
+    pub(crate) fn is_owner(&self, memcg: &Memcg, record: &Record<K, V>, guard: &Guard) -> bool {
+        self.lists(record.queue()).is_on_list_of(record, memcg, guard)
+    }
+
     pub(crate) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let (probation, main) = self.counts(memcg, node);
         probation + main

@@ -6,7 +6,7 @@
 
 use super::ListLru;
 use crate::list::{handle_of, Linked};
-use crate::rcu::pin;
+use crate::rcu::{pin, Guard};
 use crate::Memcg;
 use core::ptr;
 
@@ -16,6 +16,13 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "mem_cgroup_from_obj")]
     pub fn memcg_of(&self, item: &T) -> Option<Memcg> {
         self.at_home(item, &pin(), |list, _| list.memcg().clone())
+    }
+
+    /// Returns whether an item is on the list of this group, which [`memcg_of`](Self::memcg_of)
+    /// would return. Clones no handle.
+    #[doc(hidden)]
+    pub fn is_on_list_of(&self, item: &T, memcg: &Memcg, guard: &Guard) -> bool {
+        self.at_home(item, guard, |list, _| list.memcg() == memcg).unwrap_or(false)
     }
 
     /// As [`del`](Self::del), and also returns the group on whose list the item was: the group it
