@@ -329,9 +329,12 @@ impl<T: Linked> ListLru<T> {
     /// removed or not: scanned items are counted, not freed ones (`docs/INVARIANTS.md`, L11). An
     /// item is not visited twice unless the callback returns a retry. A walk whose callback
     /// released the lock resumes at its position. The callback runs under the list's lock: it must
-    /// be short, must not block, and must not use this `ListLru` unless it releases the lock first.
-    /// It may use other `ListLru`s, but not drop one: the drop waits for groups that are going
-    /// offline, and these for the lock.
+    /// be short, must not block, and must not use this `ListLru`. It may use other `ListLru`s, but
+    /// not drop one: the drop waits for groups that are going offline, and these for the lock.
+    ///
+    /// After [`unlock`](Isolate::unlock) or [`remove`](Isolate::remove) the callback may take other
+    /// locks and use this `ListLru`. It is still in the read side: in a kernel it must not sleep,
+    /// and while it blocks, no thread frees retired memory.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(
         &self,

@@ -37,6 +37,7 @@
 //! | [`Prepared::register`]`(Arc<S>)`, [`Registration<S>`](Registration) | `Arc<dyn Shrinker>` |
 //! | objects are added after `register`, otherwise C may lose the report | reports before `register` are kept |
 //! | [`ListLru::pin_init`], [`ListLru::try_pin_init`]: a value is initialized in place, and pinned | a value is moved into its handle |
+//! | a callback may sleep after [`Isolate::unlock`] or [`Isolate::remove`] | it is still in the read side, where a kernel must not sleep |
 //! | [`Prepared::id`]: `None` if the shrinker is not memcg-aware | a `ShrinkerId` in each case |
 //! | | `promote`, `replace`, `isolate_oldest`, `Isolated::push`: no counterpart in C |
 //! | | `ShrinkControl::will_defer`, `back_off`, `Shrinker::weigh_objects`, `numa_aware`, `reports_misses` |

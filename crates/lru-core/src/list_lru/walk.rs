@@ -89,7 +89,8 @@ enum Then<'a> {
     Stop,
 }
 
-/// Proof that the callback released the lock; becomes a verdict.
+/// Proof that the callback released the lock; becomes a verdict. The callback is still in the read
+/// side ([`ListLru::walk_one`](super::ListLru::walk_one)).
 #[must_use = "the walk needs a verdict"]
 pub struct Unlocked<'a> {
     removed: bool,
