@@ -5,6 +5,7 @@
 # |---|---|---|
 # | all | the default ones | ci/test.sh |
 # | lowwater-base, -rcu, -lru-core, -store, -shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
+# | lowwater-rcu | embedder | the test of the embedder's read side, on a small embedder |
 # | two of them | `std` for the lower one alone | builds |
 # | lowwater-lru-core | hwloc | tests, with synthetic machines and this one |
 # | lowwater | hwloc | builds |
@@ -21,6 +22,7 @@ cd "$(dirname "$0")/.."
 for package in base rcu lru-core store; do
     cargo test -p "lowwater-$package" --no-default-features
 done
+cargo test -p lowwater-rcu --no-default-features --features embedder --test embedder
 # Without `std` threads cannot be distinguished, so tests/invariants.rs, which re-enters callbacks on
 # purpose, is left out.
 cargo test -p lowwater-shrinker --no-default-features --lib --test baseline

@@ -32,14 +32,15 @@ bool lowwater_del(struct lowwater *lw, struct lowwater_links *links);
 unsigned long lowwater_count(struct lowwater *lw, int node);
 unsigned long lowwater_scan(struct lowwater *lw, int node, unsigned long objects, unsigned long *scanned);
 
-/* The number of objects that wait for RCU; and the notification after a grace period. */
+/* The number of objects that wait for RCU or are being freed; at least 1 while a request is open. */
 unsigned long lowwater_waiting(void);
+/* The notification after a grace period. */
 void lowwater_readers_left(void);
 
 /* Implemented by the embedder: takes back an object that was on a list. RCU readers may still read it. */
 void lowwater_object_free(struct lowwater_links *links);
 
-/* shim.c: waits until no object waits for RCU. At the end, when no thread retires more. */
+/* shim.c: waits until no object waits for RCU, and the last work has returned. At the end, when no thread retires more. */
 void lowwater_shim_drain(void);
 /* shim.c: the number of live allocations of the Rust side. */
 long lowwater_shim_allocations(void);

@@ -188,9 +188,10 @@ void lowwater_shim_after_readers(void)
 
 void lowwater_shim_drain(void)
 {
+	/* An object that is being freed counts: its destructor may retire another, for which the work is queued again. */
 	while (lowwater_waiting())
 		flush_rcu_work(&grace);
-	/* The work that freed the last object may still be returning. */
+	/* No request is open or will be made, but the work that freed the last object may still be returning. */
 	flush_rcu_work(&grace);
 }
 

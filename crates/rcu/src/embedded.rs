@@ -23,6 +23,7 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
     requested: Queues::new(),
     next: Queues::new(),
     is_requested: false,
+    freeing: 0,
     answers: 0,
     answers_wanted: 0,
 });
@@ -35,6 +36,8 @@ struct Waiting {
     next: Queues,
     /// Whether a request is open.
     is_requested: bool,
+    /// The number of objects that calls of [`readers_left`] are freeing.
+    freeing: usize,
     /// The number of requests that were answered.
     answers: u64,
     /// The number of answers at which the latest grace period is over.
@@ -122,6 +125,8 @@ pub unsafe fn readers_left() {
     let mut waiting = WAITING.lock();
     let gone = waiting.requested.take();
     waiting.answers += 1;
+    let _freeing = Freeing(gone.len());
+    waiting.freeing += gone.len();
     let again = waiting.next_request();
     drop(waiting);
     if again {
@@ -134,12 +139,24 @@ pub unsafe fn readers_left() {
     unsafe { gone.free() };
 }
 
-/// Returns the number of objects that wait for a grace period; those that a running
-/// [`readers_left`] is freeing are not counted. An embedder that shuts down calls this after it has
-/// dropped its last list, and waits until the result is 0 and no `readers_left` is running.
+/// Objects that a call of [`readers_left`] is freeing; dropped, also by a panic, when they are
+/// freed.
+struct Freeing(usize);
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        WAITING.lock().freeing -= self.0;
+    }
+}
+
+/// Returns the number of objects that wait for a grace period or that a running [`readers_left`] is
+/// freeing; at least 1 while a request is open. An embedder that shuts down calls this after it has
+/// dropped its last list, and waits until the result is 0, and then until the last `readers_left`
+/// has returned: no request follows.
 pub fn waiting() -> usize {
     let waiting = WAITING.lock();
-    waiting.requested.len() + waiting.next.len()
+    let objects = waiting.requested.len() + waiting.next.len() + waiting.freeing;
+    objects.max(usize::from(waiting.is_requested))
 }
 
 impl Guard {

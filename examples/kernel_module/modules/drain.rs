@@ -43,7 +43,8 @@ unsafe extern "C" fn lowwater_readers_left() {
     unsafe { lowwater_lru_core::embedder::readers_left() }
 }
 
-/// Called by the shim: the number of objects that wait for RCU.
+/// Called by the shim: the number of objects that wait for RCU or are being freed; at least 1 while
+/// a request is open.
 #[no_mangle]
 extern "C" fn lowwater_waiting() -> usize {
     lowwater_lru_core::embedder::waiting() as usize
