@@ -123,10 +123,10 @@ scarce() {
         every=$((every + 1))
         [ $every -lt 200 ] || break
     done
-    rmmod lowwater
+    rmmod lowwater || echo "failed rmmod"
     echo "scarce_starts_refused $refused"
     echo "scarce_starts_allocations_left $(said '\(-\?[0-9]*\) allocations left\(\)' | sum)"
-    dmesg | grep -E "$bad"
+    log_bad
     dmesg -c >/dev/null
     for every in 2 3 7; do
         under_load $every >/dev/null
@@ -155,7 +155,7 @@ while [ $round -lt $rounds ]; do
             task 0 /load /proc/${module%% *} "fill 20000" "pairs 1000 $span" "pairs $pairs $span" >/said
             sed "s/.*ns_per_pair/${module/ /_} $span/" /said >>/alone
         done
-        rmmod ${module%% *}
+        rmmod ${module%% *} || echo "failed rmmod"
     done
     round=$((round + 1))
 done
