@@ -13,7 +13,8 @@ crates)
     manifest=$3
     shift 3
     build=$PWD
-    rm -rf "$obj/libs" && mkdir -p "$obj/libs"
+    # With other flags or sources cargo gives a library another name, so an old one would stay.
+    rm -rf "$obj/libs" "$obj/target" && mkdir -p "$obj/libs"
     export RUSTC_BOOTSTRAP=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_TARGET_DIR="$obj/target"
     flags="$* -Zunstable-options -L $build/rust --sysroot=/dev/null"
     library="$("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library"
