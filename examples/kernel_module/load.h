@@ -26,6 +26,8 @@
 
 struct worker {
 	struct list_head all;
+	/* Held by each read and write: pwrite(2) and io_uring do not take the lock of the file's position. */
+	struct mutex lock;
 	struct object **slots;
 	unsigned long nr_slots;
 	struct group *group;
@@ -196,6 +198,7 @@ static ssize_t load_write(struct file *file, const char __user *from, size_t len
 	if (copy_from_user(text, from, len))
 		return -EFAULT;
 	text[len] = 0;
+	mutex_lock(&worker->lock);
 	scnprintf(worker->said, sizeof(worker->said), "done\n");
 	if (sscanf(text, "fill %lu", &n) == 1) {
 		err = fill(worker, n);
@@ -212,16 +215,21 @@ static ssize_t load_write(struct file *file, const char __user *from, size_t len
 	} else {
 		err = -EINVAL;
 	}
+	mutex_unlock(&worker->lock);
 	return err ?: len;
 }
 
 static ssize_t load_read(struct file *file, char __user *to, size_t len, loff_t *pos)
 {
 	struct worker *worker = file->private_data;
+	unsigned long left;
 
 	/* Each read is a whole result; there is no file position. */
+	mutex_lock(&worker->lock);
 	len = min(len, strlen(worker->said));
-	return copy_to_user(to, worker->said, len) ? -EFAULT : len;
+	left = copy_to_user(to, worker->said, len);
+	mutex_unlock(&worker->lock);
+	return left ? -EFAULT : len;
 }
 
 static int load_open(struct inode *inode, struct file *file)
@@ -237,6 +245,7 @@ static int load_open(struct inode *inode, struct file *file)
 		kfree(worker);
 		return err;
 	}
+	mutex_init(&worker->lock);
 	prandom_seed_state(&worker->rnd, (unsigned long)worker);
 	scnprintf(worker->said, sizeof(worker->said), "nothing\n");
 	mutex_lock(&workers_lock);

@@ -3,12 +3,15 @@
 
 #include <linux/fs.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/proc_fs.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 struct lowwater_file {
 	size_t worker;
+	/* Protects said: pwrite(2) and io_uring do not take the lock of the file's position. */
+	struct mutex lock;
 	char said[96];
 };
 
@@ -24,6 +27,7 @@ static int proc_open(struct inode *inode, struct file *file)
 
 	if (!mine)
 		return -ENOMEM;
+	mutex_init(&mine->lock);
 	mine->worker = lowwater_proc_open(pde_data(inode));
 	file->private_data = mine;
 	return 0;
@@ -47,15 +51,21 @@ static ssize_t proc_write(struct file *file, const char __user *from, size_t len
 		return -EFAULT;
 	/* The next read begins at the start of the result. */
 	*pos = 0;
+	mutex_lock(&mine->lock);
 	err = lowwater_proc_command(pde_data(file_inode(file)), mine->worker, text, len, mine->said, sizeof(mine->said));
+	mutex_unlock(&mine->lock);
 	return err ?: len;
 }
 
 static ssize_t proc_read(struct file *file, char __user *to, size_t len, loff_t *pos)
 {
 	struct lowwater_file *mine = file->private_data;
+	ssize_t read;
 
-	return simple_read_from_buffer(to, len, pos, mine->said, strnlen(mine->said, sizeof(mine->said)));
+	mutex_lock(&mine->lock);
+	read = simple_read_from_buffer(to, len, pos, mine->said, strnlen(mine->said, sizeof(mine->said)));
+	mutex_unlock(&mine->lock);
+	return read;
 }
 
 static const struct proc_ops ops = {

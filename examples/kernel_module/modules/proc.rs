@@ -110,7 +110,8 @@ unsafe extern "C" fn lowwater_proc_open(data: *mut c_void) -> usize {
 ///
 /// # Safety
 ///
-/// `data` is that of the file, `text` has `len` bytes, `said` has `room` bytes.
+/// `data` is that of the file, `text` has `len` bytes, `said` has `room` bytes, which no other
+/// thread reads or writes during the call.
 #[no_mangle]
 unsafe extern "C" fn lowwater_proc_command(
     data: *mut c_void,
@@ -124,7 +125,7 @@ unsafe extern "C" fn lowwater_proc_command(
     let commands = unsafe { &*data.cast::<Commands>() };
     // SAFETY: By the safety requirements, the text has this length.
     let text = unsafe { core::slice::from_raw_parts(text, len) };
-    // SAFETY: By the safety requirements, there is this room, and no other thread writes to it.
+    // SAFETY: By the safety requirements, there is this room, and no other thread accesses it.
     let room = unsafe { core::slice::from_raw_parts_mut(said, room) };
     // `proc.c` reads up to the first zero.
     room.fill(0);
