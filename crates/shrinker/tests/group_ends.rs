@@ -13,7 +13,9 @@ mod common;
 use common::{one_shelf, shelf_on, Shelf};
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::baseline::FullScan;
-use lowwater_shrinker::{Count, DirectStop, Job, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Step};
+use lowwater_shrinker::{
+    Count, DirectStop, Job, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Step, Work,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -146,7 +148,7 @@ fn direct_reclaim_does_not_give_up_in_a_lap_in_which_a_group_ends() {
 }
 
 /// A registry whose direct reclaim has no bound in objects or time: it ends only when it gives up.
-fn unbounded() -> (lowwater_lru_core::MemcgTree, Registry, Arc<Shelf>, lowwater_shrinker::Registration) {
+fn unbounded() -> (lowwater_lru_core::MemcgTree, Registry, Arc<Shelf>, Registration) {
     let tree = lowwater_lru_core::MemcgTree::new(0);
     let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
     let registry = Registry::with_config(&tree, config);
@@ -176,6 +178,34 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
     let steps = (0..1_000).take_while(|_| job.step(&registry, N0, u64::MAX) == Step::Again).count();
     assert!(steps < 100, "{steps} steps");
     assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
+}
+
+#[test]
+fn s18_a_visit_of_a_group_that_ends_in_it_keeps_the_parents_debt() {
+    // At priority 12 the visit of the child's ten objects leaves a fraction of an object, and at
+    // priority 0 it owes all of them.
+    for (priority, added) in [(12, 0), (0, 10)] {
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
+        shelf.add(tree.root(), N0, 200_000);
+        registry.shrink(tree.root(), N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
+        let owed = || registry.owed(tree.root(), N0, registration.id());
+        assert_eq!(owed(), 100_000);
+        let child = tree.root().create("child").unwrap();
+        shelf.add(&child, N0, 10);
+        let (end, ends) = (once(&child), child.clone());
+        let count = move |sc: &ShrinkControl<'_>| {
+            let is_child = *sc.memcg() == ends;
+            if is_child {
+                end();
+            }
+            is_child.then_some(Count::Objects(10))
+        };
+        shelf.count.set(Box::new(count)).ok().unwrap();
+        registry.shrink(&child, N0, priority, Reclaim::FOREGROUND, &mut Work::unlimited());
+        assert_eq!(shelf.len(tree.root(), N0), 200_010, "the child has ended");
+        assert_eq!(owed(), 100_000 + added, "priority {priority}");
+    }
 }
 
 /// Runs the steps of a job at the root until it ends. The root has `kept` objects that cannot be

@@ -41,9 +41,9 @@ impl Map {
     }
 
     /// Adds to a debt, up to `owed_max` owed objects; if the group has died, to the debt of its
-    /// nearest online ancestor. If the pair's bit is clear, no objects exist that could pay, and
-    /// the debt is forgiven. Returns the owed objects afterwards; 0 if there was nothing to add, or
-    /// the debt was forgiven.
+    /// nearest online ancestor, without a maximum: `owed_max` is of the group's own objects. If the
+    /// pair's bit is clear, no objects exist that could pay, and the debt is forgiven. Returns the
+    /// owed objects afterwards; 0 if there was nothing to add, or the debt was forgiven.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
         self.add_deferred_if(|| true, memcg, node, id, debt, owed_max)
     }
@@ -63,7 +63,7 @@ impl Map {
         node: NodeId,
         id: u32,
         debt: Debt,
-        owed_max: u64,
+        mut owed_max: u64,
     ) -> u64 {
         if debt.is_none() {
             return 0;
@@ -93,6 +93,7 @@ impl Map {
             drop(infos);
             climbed = at.nearest_online();
             at = &climbed;
+            owed_max = u64::MAX;
         }
     }
 
