@@ -70,13 +70,12 @@ impl NrDeferred {
     }
 
     /// Adds to the debt and returns the owed objects afterwards. Owed objects saturate at
-    /// `owed_max`, the carried fraction at the largest number. Without memory the debt is forgiven.
+    /// `owed_max`, also if nothing is added; the carried fraction at the largest number. Without
+    /// memory the debt is forgiven.
     pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
-        if debt.is_none() {
-            return self.owed(id);
-        }
         let at = match self.0.binary_search_by_key(&id, |d| d.0) {
             Ok(at) => at,
+            Err(_) if debt.is_none() => return 0,
             Err(at) => {
                 self.0.try_insert(at, (id, Debt::NONE));
                 at
@@ -166,7 +165,10 @@ mod tests {
         assert_eq!(debts.take_owed(7, 10), 0);
         assert_eq!(debts.bytes(), 0, "not even an entry was made");
         debts.add(7, Debt { owed: 3, carry: 0 }, u64::MAX);
-        assert_eq!(debts.add(7, Debt::NONE, 0), 3, "nothing is added, so nothing is capped");
+        assert_eq!(debts.add(7, Debt::NONE, u64::MAX), 3);
+        assert_eq!(debts.add(7, Debt::NONE, 2), 2, "the cap holds although nothing is added");
+        assert_eq!(debts.add(7, Debt::NONE, 0), 0);
+        assert!(debts.0.is_empty());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The guarantees S of docs/INVARIANTS.md, through the public API: the calls, the results and the
 //! cost of a pass.
 //!
-//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`), S14 is in
-//! `ends/registration.rs`, S15 and S16 are in `src/map/tests.rs` and `src/bitmap.rs`; races are in
-//! `stress.rs` and in the loom tests beside the code.
+//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`; S3 is partly here),
+//! S14 is in `ends/registration.rs`, S15 and S16 are in `src/map/tests.rs` and `src/bitmap.rs`;
+//! races are in `stress.rs` and in the loom tests beside the code.
 //!
 //! A test of a guarantee has its number in its name; the others check promises that the
 //! documentation of a method makes.
@@ -19,8 +19,8 @@ use common::{one_shelf, shelf_on, Shelf};
 use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::budget::{Proportional, Windup};
-use lowwater_shrinker::{Count, DirectStop, Progress, Reclaim, Registry, RegistryConfig, Scan, Work};
-use std::sync::atomic::Ordering::Relaxed;
+use lowwater_shrinker::{Count, DirectStop, Progress, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Work};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 const N0: NodeId = NodeId::ZERO;
@@ -30,10 +30,30 @@ fn pass(registry: &Registry, priority: u8) -> Progress {
 }
 
 #[test]
+fn s3_every_planned_visit_reduces_a_debt_to_the_objects() {
+    let (tree, registry, shelf, registration) = one_shelf();
+    let (stop, shrunk) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (stops, shrinks) = (Arc::clone(&stop), Arc::clone(&shrunk));
+    // Objects that are kept, so that the pair and its debt stay.
+    let scan = move |_: &mut ShrinkControl<'_>| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) });
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    shelf.count.set(Box::new(move |_| shrinks.load(Relaxed).then_some(Count::Objects(16)))).ok().unwrap();
+    shelf.add(tree.root(), N0, 1_000);
+    let owed = || registry.owed(tree.root(), N0, registration.id());
+    pass(&registry, 0);
+    assert_eq!(owed(), 1_000);
+    stop.store(false, Relaxed);
+    shrunk.store(true, Relaxed);
+    // The visit scans its whole part and leaves no debt of its own.
+    registry.shrink(tree.root(), N0, 0, Reclaim::FOREGROUND, &mut Work::unlimited());
+    assert_eq!(owed(), 16);
+}
+
+#[test]
 fn s7_a_count_of_zero_scans_nothing_and_keeps_the_debt() {
     let (tree, registry, shelf, registration) = one_shelf();
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let unknown = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(true));
+    let unknown = Arc::new(AtomicBool::new(false));
     let (stops, unknowns) = (Arc::clone(&stop), Arc::clone(&unknown));
     shelf.scan.set(Box::new(move |_| stops.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
     shelf.count.set(Box::new(move |_| unknowns.load(Relaxed).then_some(Count::Unknown))).ok().unwrap();
@@ -145,7 +165,7 @@ fn s18_s19_a_dead_groups_objects_and_debts_are_its_parents() {
     let (tree, registry, shelf, registration) = one_shelf();
     let parent = tree.root().create("p").unwrap();
     let child = parent.create("c").unwrap();
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let stop = Arc::new(AtomicBool::new(true));
     let stops = Arc::clone(&stop);
     shelf.scan.set(Box::new(move |_| stops.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
     shelf.add(&parent, N0, 10_000);
@@ -265,7 +285,7 @@ fn s23_direct_reclaim_costs_the_same_with_and_without_a_million_debts() {
     for debts in [0, 1_000_000] {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 1_800_000);
-        let stop = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let stop = Arc::new(AtomicBool::new(true));
         let stops = Arc::clone(&stop);
         shelf.scan.set(Box::new(move |_| stops.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
         while registry.owed(tree.root(), N0, registration.id()) < debts {
@@ -284,7 +304,7 @@ fn s23_direct_reclaim_costs_the_same_with_and_without_a_million_debts() {
 fn s23_a_pass_in_the_foreground_leaves_the_debts_and_the_background_pays_them() {
     let (tree, registry, shelf, registration) = one_shelf();
     shelf.add(tree.root(), N0, 1_000_000);
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let stop = Arc::new(AtomicBool::new(true));
     let stops = Arc::clone(&stop);
     shelf.scan.set(Box::new(move |_| stops.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
     pass(&registry, 3);

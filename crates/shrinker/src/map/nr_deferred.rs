@@ -40,10 +40,11 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max))
     }
 
-    /// Adds to a debt, up to `owed_max` owed objects; if the group has died, to the debt of its
-    /// nearest online ancestor, without a maximum: `owed_max` is of the group's own objects. If the
-    /// pair's bit is clear, no objects exist that could pay, and the debt is forgiven. Returns the
-    /// owed objects afterwards; 0 if there was nothing to add, or the debt was forgiven.
+    /// Adds to a debt, and reduces it to `owed_max` owed objects, also if there is nothing to add
+    /// (S3). If the group has died, adds to the debt of its nearest online ancestor, without a
+    /// maximum: `owed_max` is of the group's own objects. If the pair's bit is clear, no objects
+    /// exist that could pay, and the debt is forgiven. Returns the owed objects afterwards; 0 if
+    /// there was nothing to do, or the debt was forgiven.
     pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
         self.add_deferred_if(|| true, memcg, node, id, debt, owed_max)
     }
@@ -65,7 +66,7 @@ impl Map {
         debt: Debt,
         mut owed_max: u64,
     ) -> u64 {
-        if debt.is_none() {
+        if debt.is_none() && owed_max == u64::MAX {
             return 0;
         }
         let mut climbed;
@@ -77,11 +78,17 @@ impl Map {
                 // and the debt.
                 Some(info) if info.words.contains(id) && is_owner() => {
                     // Without memory the debt is forgiven.
-                    let Some(visit_state) = info.visit_state_to_write() else { return 0 };
+                    let visit_state = match debt.is_none() {
+                        true => info.visit_state(),
+                        false => info.visit_state_to_write(),
+                    };
+                    let Some(visit_state) = visit_state else { return 0 };
                     let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
-                    // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all paid
-                    // is checked in vain until its `ShrinkerInfo` is removed.
-                    visit_state.has_deferred.store(true, Ordering::Relaxed);
+                    if !debt.is_none() {
+                        // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all
+                        // paid is checked in vain until its `ShrinkerInfo` is removed.
+                        visit_state.has_deferred.store(true, Ordering::Relaxed);
+                    }
                     return owed;
                 }
                 Some(_) => return 0,
