@@ -49,24 +49,24 @@ impl Policy for Fair {
         let own_max = u128::from(total_max(input.freeable)) << FRACTION_BITS;
         let own_fixed = (u128::from(debt.carry) + delta_fixed).min(own_max);
         let own = whole(own_fixed);
-        // A twelfth of the debt at the lightest pressure, all of it at the priorities 1 and 0;
-        // rounded up, so that every debt is paid eventually.
-        let share = debt.owed.div_ceil(u64::from(input.priority.max(1)));
-        let total = own.saturating_add(share).min(total_max(input.freeable));
+        let total = own.saturating_add(share(input, debt)).min(total_max(input.freeable));
         let scan_min = input.batch.min(input.freeable.div_ceil(CACHE_PARTS)).max(1);
         Plan { delta: own, total, scan_min, rest: (own_fixed % (1 << FRACTION_BITS)) as u64 }
     }
 
     fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-        // The debt is paid first: the rest of this pass's own part is carried, so nothing is lost,
-        // and the last owed objects are paid too.
-        let share = plan.total.saturating_sub(plan.delta);
-        let over = scanned.saturating_sub(plan.total);
+        // The share of the debt is paid first, so that the last owed objects are paid too, even
+        // where the own part alone reaches the bound of the total. The rest of the own part is
+        // carried if it is small.
+        let share = share(input, debt);
+        let own = scanned.saturating_sub(share);
+        let over = own.saturating_sub(plan.delta);
         let owed = debt.owed.saturating_sub(scanned.min(share).saturating_add(over));
-        let left = plan.delta.saturating_sub(scanned.saturating_sub(share));
+        let left = plan.delta.saturating_sub(own);
         match ended {
             Ended::Finished if left < plan.scan_min => Debt { owed, carry: fixed(left, plan.rest) },
-            // The cache ran empty before the plan was done; later objects start at zero.
+            // The cache ran empty before the plan was done, or the total was cut off at twice the
+            // objects; later objects start at zero.
             Ended::Finished => Debt { owed, carry: 0 },
             // One batch is kept, so that the next pass resumes here; a larger remainder would
             // accumulate and be scanned at once.
@@ -90,6 +90,12 @@ impl Policy for Fair {
             Kick::Soon
         }
     }
+}
+
+/// Returns the owed objects that a pass pays: a twelfth of the debt at the lightest pressure, all
+/// of it at the priorities 1 and 0; rounded up, so that every debt is paid eventually.
+fn share(input: &PlanInput, debt: Debt) -> u64 {
+    debt.owed.div_ceil(u64::from(input.priority.max(1)))
 }
 
 /// Returns this pass's part of the cache in 65,536ths of an object, rounded up.

@@ -153,15 +153,43 @@ fn s26_a_cache_of_one_object_is_reached_and_the_kernel_never_reaches_it() {
 
 #[test]
 fn fair_pays_a_debt_to_the_last_object() {
-    let input = input(1_000_000, 12, 128);
-    let mut debt = owed(1_000_000);
-    let mut passes = 0;
-    // A twelfth of the rest each time.
-    while debt.owed > 0 {
-        debt = call(&Fair, &input, debt).1;
-        passes += 1;
-        assert!(passes < 200, "{} objects are still owed after {passes} passes", debt.owed);
+    // At priority 12 a twelfth of the rest each time, at 1 and 0 all of it at once. With `seeks` of
+    // 1 or 2 the own part alone is all that one pass may scan.
+    for (priority, seeks, passes_max) in [(12, 2, 199), (1, 2, 1), (1, 1, 1), (0, 4, 1), (0, 2, 1), (0, 1, 1)] {
+        let input = PlanInput { seeks, ..input(1_000_000, priority, 128) };
+        let mut debt = owed(1_000_000);
+        let mut passes = 0;
+        while debt.owed > 0 {
+            debt = call(&Fair, &input, debt).1;
+            passes += 1;
+            assert!(passes <= passes_max, "{} objects are still owed after {passes} passes of {input:?}", debt.owed);
+        }
     }
+}
+
+/// At the bound on a pass, the own part is what does not fit. All scanned objects are counted once:
+/// first for the share of the debt, then for the own part, then for the rest of the debt.
+#[test]
+fn s4_fair_counts_each_object_once_at_the_bound() {
+    let input = input(1_000, 1, 128);
+    // An own part of 2,000, and a share that is the whole debt.
+    let debt = Debt { owed: 300, carry: 1_000 << crate::deferred::FRACTION_BITS };
+    let plan = Fair.plan(&input, debt);
+    assert_eq!((plan.delta, plan.total), (2_000, 2_000));
+    let stopped = |scanned| Fair.commit(&input, debt, &plan, scanned, Ended::Stopped).owed;
+    assert_eq!([2_000, 2_100, 2_299, 2_300, 3_000].map(stopped), [300, 200, 1, 0, 0]);
+    // The part that did not fit is not carried: it is more than a batch.
+    assert_eq!(Fair.commit(&input, debt, &plan, 2_000, Ended::Finished), Debt::NONE);
+    // At priority 2 the share is half the debt.
+    let input = PlanInput { priority: 2, ..input };
+    let debt = Debt { carry: 2_000 << crate::deferred::FRACTION_BITS, ..debt };
+    let plan = Fair.plan(&input, debt);
+    assert_eq!((plan.delta, plan.total), (2_000, 2_000));
+    let cut = |scanned| Fair.commit(&input, debt, &plan, scanned, Ended::Cut);
+    let carry = |objects: u64| objects << crate::deferred::FRACTION_BITS;
+    assert_eq!(cut(100), Debt { owed: 200, carry: carry(128) });
+    assert_eq!(cut(2_100), Debt { owed: 150, carry: carry(50) });
+    assert_eq!(cut(2_160), Debt { owed: 140, carry: 0 });
 }
 
 /// Up to 5.12 a call scans at most half the cache, unless the call's own part is at least a quarter
