@@ -71,7 +71,7 @@ pub struct Plan {
 /// How the execution of a plan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Less than `scan_min` was left.
+    /// Less than `scan_min` was left, or all counted objects were freed.
     Finished,
     /// The shrinker could make no progress ([`Scan::Stop`](crate::Scan::Stop)).
     Stopped,
@@ -128,6 +128,18 @@ fn delta(input: &PlanInput) -> u64 {
     }
     let part = u128::from(input.freeable.checked_shr(u32::from(input.priority)).unwrap_or(0));
     u64::try_from(part * 4 / u128::from(input.seeks)).unwrap_or(u64::MAX)
+}
+
+/// Returns the objects that Linux' loop scans where a visit scanned `scanned`. A visit ends once
+/// all objects are freed ([`Ended::Finished`] with at least `scan_min` left). Linux' loop continues
+/// over the empty cache, which counts as scanned.
+fn scanned_by_linux(input: &PlanInput, plan: &Plan, scanned: u64, ended: Ended) -> u64 {
+    let left = plan.total.saturating_sub(scanned);
+    if ended != Ended::Finished || left < plan.scan_min {
+        return scanned;
+    }
+    let rest = left % input.batch.max(1);
+    scanned + if rest < plan.scan_min { left - rest } else { left }
 }
 
 /// Returns the bound of [`Plan::total`], twice the existing objects: once round the list to age

@@ -281,9 +281,9 @@ impl ShrinkSlab<'_> {
         guard.visited(visited);
     }
 
-    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left, for
-    /// [`SCANS_MAX`] batches at most, whatever the callback reports. A shrinker that was closed
-    /// meanwhile gets no further batch (S14).
+    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left and fewer than
+    /// `freeable` are freed, for [`SCANS_MAX`] batches at most, whatever the callback reports. A
+    /// shrinker that was closed meanwhile gets no further batch (S14).
     fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
         let mut done = ScanOutcome::nothing(Ended::Finished);
         let mut left = plan.total;

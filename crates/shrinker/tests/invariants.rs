@@ -1,9 +1,9 @@
 //! The guarantees S of docs/INVARIANTS.md, through the public API: the calls, the results and the
 //! cost of a pass.
 //!
-//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`; S3 is partly here),
-//! S14 is in `ends/registration.rs`, S15 and S16 are in `src/map/tests.rs` and `src/bitmap.rs`;
-//! races are in `stress.rs` and in the loom tests beside the code.
+//! S1-S6, S9 and S26 are arithmetic (`src/budget/tests.rs`, `src/deferred.rs`; S1 and S3 are partly
+//! here), S14 is in `ends/registration.rs`, S15 and S16 are in `src/map/tests.rs` and
+//! `src/bitmap.rs`; races are in `stress.rs` and in the loom tests beside the code.
 //!
 //! A test of a guarantee has its number in its name; the others check promises that the
 //! documentation of a method makes.
@@ -18,7 +18,7 @@ mod common;
 use common::{one_shelf, shelf_on, Shelf};
 use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
-use lowwater_shrinker::budget::{Proportional, Windup};
+use lowwater_shrinker::budget::{Policy, Proportional, Windup};
 use lowwater_shrinker::{Count, DirectStop, Progress, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Work};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
@@ -27,6 +27,23 @@ const N0: NodeId = NodeId::ZERO;
 
 fn pass(registry: &Registry, priority: u8) -> Progress {
     registry.shrink(registry.root(), N0, priority, Reclaim::KSWAPD, &mut Work::unlimited())
+}
+
+#[test]
+fn s1_a_visit_that_frees_all_leaves_the_debt_that_linux_leaves() {
+    for policy in [Arc::new(Windup) as Arc<dyn Policy>, Arc::new(Proportional)] {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
+        let shelf = Arc::new(Shelf::new());
+        // Freed objects return, so that the pair and its debt stay.
+        shelf.count.set(Box::new(|_| Some(Count::Objects(1_000)))).ok().unwrap();
+        shelf.scan.set(Box::new(|sc| Some(Scan::Freed(sc.nr_to_scan())))).ok().unwrap();
+        let registration = shelf.register(registry.builder("shelf").batch(128).alloc().unwrap());
+        shelf.add(tree.root(), N0, 1_000);
+        // 15 batches of 2,000 objects.
+        assert_eq!(pass(&registry, 0).scanned, 1_024);
+        assert_eq!(registry.owed(tree.root(), N0, registration.id()), 2_000 - 15 * 128);
+    }
 }
 
 #[test]

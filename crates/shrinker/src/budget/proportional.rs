@@ -4,7 +4,7 @@
 //!
 //! Numbers such as S1 are those of docs/INVARIANTS.md.
 
-use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
+use super::{delta, scanned_by_linux, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
 /// The policy of Linux since 5.13; a baseline for benches. With `seeks` of 2, caches
@@ -25,7 +25,8 @@ impl Policy for Proportional {
         Plan { delta, total, scan_min: input.batch.min(input.freeable), rest: 0 }
     }
 
-    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+        let scanned = scanned_by_linux(input, plan, scanned, ended);
         let owed = debt.owed.saturating_add(plan.delta).saturating_sub(scanned).min(total_max(input.freeable));
         Debt { owed, carry: 0 }
     }

@@ -203,6 +203,28 @@ fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     assert_eq!(totals, [(1_000, 4_000), (2_000, 16_000), (4_000, 16_000)]);
 }
 
+/// A visit ends once all objects are freed. Linux' loop continues over the empty cache.
+#[test]
+fn s1_linux_also_scans_a_cache_that_became_empty() {
+    let at = |freeable, batch, debt, scanned, ended| {
+        [&Proportional as &dyn Policy, &Windup].map(|policy| {
+            let input = input(freeable, 0, batch);
+            policy.commit(&input, owed(debt), &policy.plan(&input, owed(debt)), scanned, ended).owed
+        })
+    };
+    // Eight of the 15 batches were scanned, by calls that scan what they are requested to, or less
+    // where the cache has less.
+    assert_eq!(at(1_000, 128, 0, 1_024, Ended::Finished), [80; 2]);
+    assert_eq!(at(1_000, 128, 0, 1_000, Ended::Finished), [104; 2]);
+    assert_eq!(at(1_000, 128, 0, 1_920, Ended::Finished), [80; 2], "all batches were scanned");
+    assert_eq!(at(1_000, 128, 500, 1_024, Ended::Finished), [580; 2]);
+    // A cache below a batch is scanned once more, to the last object.
+    assert_eq!(at(100, 128, 0, 100, Ended::Finished), [0; 2]);
+    for ended in [Ended::Stopped, Ended::Cut, Ended::Deferred] {
+        assert_eq!(at(1_000, 128, 0, 1_024, ended), [976; 2], "{ended:?}");
+    }
+}
+
 /// The kernel's caps, where it has them, are in `commit`; a stored debt is not reduced again.
 #[test]
 fn s3_only_fair_caps_a_stored_debt() {

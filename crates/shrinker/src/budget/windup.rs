@@ -6,7 +6,7 @@
 //!
 //! Numbers such as S1 are those of docs/INVARIANTS.md.
 
-use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
+use super::{delta, scanned_by_linux, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
 /// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and the next caller
@@ -29,7 +29,8 @@ impl Policy for Windup {
         Plan { delta, total, scan_min: input.batch.min(input.freeable), rest: 0 }
     }
 
-    fn commit(&self, _input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+    fn commit(&self, input: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+        let scanned = scanned_by_linux(input, plan, scanned, ended);
         Debt { owed: debt.owed.saturating_add(plan.delta).saturating_sub(scanned), carry: 0 }
     }
 
