@@ -197,7 +197,7 @@ impl ShrinkSlab<'_> {
         let done =
             if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
         let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, policy.owed_max(freeable));
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
             self.notify_background(&input, owed);
@@ -224,9 +224,8 @@ impl ShrinkSlab<'_> {
         let left = total.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            let owed_max = self.core.config.used_policy().owed_max(freeable);
             let debt = Debt { owed: left, carry: 0 };
-            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, owed_max);
+            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, self.owed_max(freeable));
             visited.deferred += left;
             let (seeks, batch) = (guard.options.seeks, guard.options.batch);
             self.notify_background(
@@ -250,11 +249,19 @@ impl ShrinkSlab<'_> {
         trace::start(self, guard, debt, freeable, &plan, PRIORITY_DEFAULT);
         let done = self.scan(guard, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
-        let owed_max = self.core.config.used_policy().owed_max(freeable);
         let back = Debt { owed: left, carry: 0 };
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, owed_max);
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(freeable));
         trace::end(self, guard, done.freed, (debt, owed), left);
         self.note(guard, done, visited);
+    }
+
+    /// Returns the maximum of the owed objects, as a function for [`Map::add_deferred`]. None after
+    /// a group's end: the debts of a child, whose objects were not counted, may have been added.
+    ///
+    /// [`Map::add_deferred`]: crate::map::Map::add_deferred
+    fn owed_max(&self, freeable: u64) -> impl Fn() -> u64 + '_ {
+        let owed_max = self.core.config.used_policy().owed_max(freeable);
+        move || if self.core.map.ends().overlapped(self.ends) { u64::MAX } else { owed_max }
     }
 
     /// Notifies the background of objects that the foreground deferred. The background itself is

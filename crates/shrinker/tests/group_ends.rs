@@ -208,6 +208,40 @@ fn s18_a_visit_of_a_group_that_ends_in_it_keeps_the_parents_debt() {
     }
 }
 
+#[test]
+fn s18_a_visit_of_a_group_whose_child_ends_in_it_keeps_the_childs_debt() {
+    for priority in [12, 0] {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let child = tree.root().create("child").unwrap();
+        let stop = Arc::new(AtomicBool::new(true));
+        let stops = Arc::clone(&stop);
+        shelf
+            .scan
+            .set(Box::new(move |_| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) })))
+            .ok()
+            .unwrap();
+        shelf.add(&child, N0, 200_000);
+        registry.shrink(&child, N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
+        let owed = |memcg| registry.owed(memcg, N0, registration.id());
+        assert_eq!(owed(&child), 100_000);
+        stop.store(false, Relaxed);
+        // The ten objects of the root are counted, and then the child ends.
+        let (end, first, root) = (once(&child), AtomicBool::new(true), tree.root().clone());
+        shelf.add(tree.root(), N0, 10);
+        let count = move |sc: &ShrinkControl<'_>| {
+            let counts_ten = *sc.memcg() == root && first.swap(false, Relaxed);
+            if counts_ten {
+                end();
+            }
+            counts_ten.then_some(Count::Objects(10))
+        };
+        shelf.count.set(Box::new(count)).ok().unwrap();
+        registry.shrink(tree.root(), N0, priority, Reclaim::FOREGROUND, &mut Work::unlimited());
+        assert_eq!(shelf.len(tree.root(), N0), 200_010, "the child has ended");
+        assert_eq!(owed(tree.root()), 100_000, "priority {priority}");
+    }
+}
+
 /// Runs the steps of a job at the root until it ends. The root has `kept` objects that cannot be
 /// freed, and a child with 1,000 objects that are counted as unknown. In step `ends_in` the child
 /// ends, just after the root was counted; from the next step on, all objects can be freed.

@@ -45,7 +45,17 @@ impl Map {
     /// maximum: `owed_max` is of the group's own objects. If the pair's bit is clear, no objects
     /// exist that could pay, and the debt is forgiven. Returns the owed objects afterwards; 0 if
     /// there was nothing to do, or the debt was forgiven.
-    pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
+    ///
+    /// `owed_max` is called under the lock of the debts, so that it sees the group ends whose debts
+    /// were added before.
+    pub(crate) fn add_deferred(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        id: u32,
+        debt: Debt,
+        owed_max: impl Fn() -> u64,
+    ) -> u64 {
         self.add_deferred_if(|| true, memcg, node, id, debt, owed_max)
     }
 
@@ -53,7 +63,7 @@ impl Map {
     /// that the id may get a new owner at any time: its debts are not changed.
     pub(super) fn add_deferred_of(&self, key: Key, memcg: &Memcg, node: NodeId, debt: Debt) {
         let is_owner = || self.index.lock(key.id).is_open(key);
-        self.add_deferred_if(is_owner, memcg, node, key.id, debt, u64::MAX);
+        self.add_deferred_if(is_owner, memcg, node, key.id, debt, || u64::MAX);
     }
 
     /// As [`add_deferred`](Self::add_deferred). If `is_owner` returns false, the debt is forgiven.
@@ -64,12 +74,13 @@ impl Map {
         node: NodeId,
         id: u32,
         debt: Debt,
-        mut owed_max: u64,
+        owed_max: impl Fn() -> u64,
     ) -> u64 {
-        if debt.is_none() && owed_max == u64::MAX {
+        if debt.is_none() && owed_max() == u64::MAX {
             return 0;
         }
         let mut climbed;
+        let mut has_climbed = false;
         let mut at = memcg;
         loop {
             let infos = self.node(node).shard(at.id()).read();
@@ -83,7 +94,9 @@ impl Map {
                         false => info.visit_state_to_write(),
                     };
                     let Some(visit_state) = visit_state else { return 0 };
-                    let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
+                    let mut nr_deferred = visit_state.nr_deferred.lock();
+                    let owed = nr_deferred.add(id, debt, if has_climbed { u64::MAX } else { owed_max() });
+                    drop(nr_deferred);
                     if !debt.is_none() {
                         // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all
                         // paid is checked in vain until its `ShrinkerInfo` is removed.
@@ -100,7 +113,7 @@ impl Map {
             drop(infos);
             climbed = at.nearest_online();
             at = &climbed;
-            owed_max = u64::MAX;
+            has_climbed = true;
         }
     }
 

@@ -9,6 +9,7 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
+use crate::map::EndsMark;
 use crate::registry::RegistryCore;
 
 /// How many objects a [`ShrinkSlab`] scans.
@@ -44,6 +45,8 @@ pub(crate) struct ShrinkSlab<'a> {
     pub(crate) clears_bits: bool,
     /// Whether the group may have deferred objects on the node. If not, none are looked up.
     pub(crate) has_deferred: bool,
+    /// The group ends before the visits: a later one may add debts to those of a visited group.
+    pub(crate) ends: EndsMark,
 }
 
 impl<'a> ShrinkSlab<'a> {
@@ -51,6 +54,7 @@ impl<'a> ShrinkSlab<'a> {
     /// and ignores `amount`.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
-        Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }
+        let ends = core.map.ends().mark();
+        Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true, ends }
     }
 }
