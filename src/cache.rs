@@ -101,6 +101,7 @@ mod payer;
 mod payment;
 mod pinned;
 mod policy;
+mod put_back;
 mod record;
 mod removal;
 mod retired;

@@ -449,61 +449,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         Some(PendingRemoval { core: self, record: Some(record), memcg: Some(memcg) })
     }
 
-    /// Removes a record from the index by searching all of it; the handle is the caller's. Returns
-    /// false if another thread has removed it.
-    pub(super) fn remove_from_index_anywhere(&self, record: &Record<K, V>, guard: &Guard) -> bool {
-        let is_it = |there: &Record<K, V>| std::ptr::eq(there, record);
-        // Repeated, as a segment may be split during the search, so that the search misses the
-        // record.
-        while record.is_indexed() {
-            if IndexCursors::of(&self.index, guard).any(|at| {
-                let removed = |there: &Record<K, V>| self.set_removed(there, RemovalCause::Size);
-                self.index.remove_shown(&at, guard, is_it, removed).is_some()
-            }) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Puts a record that a walk took off a list, and that cannot be found in the index, back on a
-    /// list of its queue: it stays charged, and the next walk tries again. Returns the bytes to
-    /// uncharge if the removal was finished instead, because another thread has removed the record
-    /// from the index meanwhile, or there is no memory for the list.
-    pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<ByteSize> {
-        let (node, guard) = (handle.node(), pin());
-        let mut record = self.index.borrow(&handle, &guard);
-        // Its insert is about to end, or another one has moved it to another segment.
-        while record.is_none() && handle.is_indexed() {
-            std::thread::yield_now();
-            record = self.index.borrow(&handle, &guard);
-        }
-        let is_indexed = record.is_some_and(Record::is_indexed);
-        let handle = match (record, is_indexed) {
-            (Some(record), true) => match self.queues.add(handle, memcg, node, &guard) {
-                Ok(()) => {
-                    // A thread that unlinked the record before it was back on its list left the
-                    // handle to this thread; a thread that unlinks it from here on finds it on the
-                    // list.
-                    let is_indexed = record.is_indexed();
-                    let handle = (!is_indexed).then(|| self.queues.del(record)).flatten();
-                    handle.map(|(handle, _)| handle)
-                }
-                Err(error) => {
-                    let handle = error.into_handle();
-                    let _somebody_else = self.remove_from_index_anywhere(record, &guard);
-                    Some(handle)
-                }
-            },
-            _ => Some(handle),
-        };
-        drop(guard);
-        let handle = handle?;
-        let freed = self.end_charge(&handle, handle.charge(), memcg);
-        self.finish_removal(handle);
-        Some(freed)
-    }
-
     /// Ends the `charge` of a removed record; to be called once for each. Returns the bytes that
     /// the caller uncharges from `memcg`; the rest stays charged while readers hold the value.
     pub(super) fn end_charge(&self, record: &Record<K, V>, charge: ByteSize, memcg: &Memcg) -> ByteSize {

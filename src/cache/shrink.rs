@@ -254,7 +254,8 @@ where
             }
             drop(guard);
             for record in lost {
-                match self.put_back(record, source.memcg) {
+                let cause = why(&record);
+                match self.put_back(record, cause, source.memcg) {
                     Some(charge) => gone.add(1, charge),
                     None => gone.put_back += 1,
                 }
