@@ -58,8 +58,8 @@ fn no_name_is_that_of_a_caches_own_group() {
 fn tenants_of_a_parent_that_is_dropped_are_refused() {
     let runtime = runtime();
     let tenants = runtime.tenant_groups("tenants").build().unwrap();
-    // Held up by this charge for a while.
-    let _charge = runtime.charge(tenants.parent(), ByteSize::new(1)).unwrap();
+    // The drop waits for this charge for a while.
+    runtime.charge(tenants.parent(), ByteSize::new(1)).unwrap();
     runtime.drop_group(tenants.parent()).unwrap();
     let refused = tenants.get("a");
     assert!(matches!(refused, Err(TenantError::Group(MemcgError::Dying))), "{refused:?}");

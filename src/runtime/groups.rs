@@ -42,12 +42,15 @@ impl Runtime {
                 return Err(MemcgError::BadName);
             }
         }
-        let mut group = self.root().clone();
+        let (mut group, mut made) = (self.root().clone(), Vec::new());
         for name in path.split('/') {
-            let parent = group;
-            group = child(&parent, name)?;
+            let (child, is_new) = child(&group, name)?;
+            group = child;
+            if is_new {
+                made.push(group.clone());
+            }
             if self.inner.housekeeper.is_dropping(&group) {
-                self.end_unwanted(group);
+                self.end_unwanted(made);
                 return Err(MemcgError::Dying);
             }
         }
@@ -56,22 +59,20 @@ impl Runtime {
         // offline before it is no longer listed as being dropped, so `is_online` is tested last.
         if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
             self.forget_group(&group);
-            self.end_unwanted(group);
+            self.end_unwanted(made);
             return Err(MemcgError::Dying);
         }
         Ok(group)
     }
 
-    /// Ends a group that a failed call may have created below a group that is being dropped, and
-    /// the groups between: the dropped group would wait for them for ever, and nobody can use them.
-    fn end_unwanted(&self, group: Memcg) {
-        let mut group = group;
-        while !self.inner.housekeeper.is_dropping_itself(&group) {
-            let Some(parent) = group.parent().cloned() else { return };
+    /// Ends those of the groups, each made below the one before it by a call that failed, which are
+    /// below a group that is being dropped: that group would wait for them for ever, and nobody can
+    /// use them.
+    fn end_unwanted(&self, made: Vec<Memcg>) {
+        for group in made.into_iter().rev().filter(|group| self.inner.housekeeper.is_dropping(group)) {
             // Fails if another thread has ended it, or has made groups below, which that thread
             // ends.
             let _ = group.offline();
-            group = parent;
         }
     }
 
@@ -185,16 +186,16 @@ impl Runtime {
     }
 }
 
-/// Returns the child of this name, and creates it if there is none.
-pub(super) fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
+/// Returns the child of this name, and whether this call has created it.
+pub(super) fn child(group: &Memcg, name: &str) -> Result<(Memcg, bool), MemcgError> {
     loop {
         if let Some(child) = group.child(name) {
-            return Ok(child);
+            return Ok((child, false));
         }
         match group.create(name) {
             // Another thread has created the child since the lookup.
             Err(MemcgError::NameTaken) => {}
-            result => return result,
+            result => return result.map(|child| (child, true)),
         }
     }
 }
@@ -204,21 +205,36 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// The state in which another thread's drop of `t` leaves a call of `group("t/c/d")` that has
-    /// found `t` before.
+    /// The states in which another thread's drop of `t` leaves a call of `group("p/t/c/d")` that
+    /// has found `t` before.
     #[test]
     fn groups_made_below_one_that_is_dropped_meanwhile_do_not_keep_it() {
         let runtime = Runtime::builder().unlimited().build().unwrap();
-        let dropped = runtime.group("t").unwrap();
-        runtime.drop_group(&dropped).unwrap();
-        let Ok(child) = dropped.create("c") else { return };
-        let last = child.create("d").unwrap();
-        runtime.end_unwanted(last.clone());
-        assert!(!last.is_online() && !child.is_online());
-        let begun = Instant::now();
-        while runtime.find_group("t").is_some() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the dropped group does not end");
-            std::thread::yield_now();
+        let above = runtime.group("p").unwrap();
+        let mut ended = 0;
+        for _ in 0..100 {
+            let dropped = runtime.group("p/t").unwrap();
+            // Charged, so that the group is not ended at once.
+            runtime.charge(&dropped, ByteSize::new(1)).unwrap();
+            runtime.drop_group(&dropped).unwrap();
+            if let Ok((child, true)) = child(&dropped, "c") {
+                let last = child.create("d").unwrap();
+                runtime.end_unwanted(vec![child.clone(), last.clone()]);
+                assert!(!last.is_online() && !child.is_online());
+                ended += 1;
+            }
+            dropped.uncharge(ByteSize::new(1));
+            let begun = Instant::now();
+            while runtime.find_group("p/t").is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the dropped group does not end");
+                std::thread::yield_now();
+            }
         }
+        assert!(ended > 0, "no group was made in time");
+        // A group that was ended, and not dropped: nothing else ends.
+        let child = runtime.group("p/c").unwrap();
+        runtime.end_group(&child).unwrap();
+        runtime.end_unwanted(vec![above.clone(), child]);
+        assert!(above.is_online());
     }
 }

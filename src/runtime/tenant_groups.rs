@@ -212,10 +212,6 @@ impl TenantGroups {
         if own_name.len() > Memcg::NAME_MAX {
             return Err(MemcgError::BadName.into());
         }
-        // A group made now would keep the parent from ending.
-        if self.is_dropping(&self.parent) {
-            return Err(MemcgError::Dying.into());
-        }
         let mut idle = self.idle.lock();
         // Another thread may have created it since the lookup.
         if let Some(group) = self.find(name, now) {
@@ -235,10 +231,14 @@ impl TenantGroups {
         }
         let (group, is_new) = match self.parent.create(&own_name) {
             // The program has created it by `Runtime::group`.
-            Err(MemcgError::NameTaken) => (child(&self.parent, &own_name)?, false),
+            Err(MemcgError::NameTaken) => child(&self.parent, &own_name)?,
             created => (created?, true),
         };
         let unfinished = is_new.then(|| EndUnlessDone { runtime: &self.runtime, group: &group });
+        // Tested after the group was made: it would keep the parent from ending.
+        if self.is_dropping(&self.parent) {
+            return Err(MemcgError::Dying.into());
+        }
         (self.setup)(name, &group);
         // The set-up has not panicked: the group stays.
         std::mem::forget(unfinished);
