@@ -23,6 +23,10 @@ use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use core::ptr;
 
+/// The number of attempts to lock a list that is to be split: the list is contended, but each add
+/// holds its lock for a few instructions only.
+const LIST_TRIES: u32 = if cfg!(lowwater_loom) { 1 } else { 1_000 };
+
 impl RawListLru {
     /// Creates shards beside the list of a group on a node. Returns false if the list has shards or
     /// does not exist, if its group is dying, if there is no memory, or if the chain, the writer
@@ -54,7 +58,11 @@ impl RawListLru {
         let Some(table) = table else { return Err(split) };
         // A thread that unpublishes a list holds the chain until the list is out of the table. This
         // thread holds the chain, and the list is in the table, so the list is not dead.
-        let Some(mut list) = one.try_lock(guard) else { return Err(split) };
+        let tried = || {
+            core::hint::spin_loop();
+            one.try_lock(guard)
+        };
+        let Some(mut list) = (0..LIST_TRIES).find_map(|_| tried()) else { return Err(split) };
         list.begin_shards(split.shards().count());
         writer.split += 1;
         table.replace(key, old, TableSlot::of_split(Box::into_raw(split)));
