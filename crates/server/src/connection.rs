@@ -276,13 +276,14 @@ impl Connection {
     async fn serve_rest(&mut self, end: Option<Instant>) -> io::Result<()> {
         loop {
             self.session.pause = Duration::ZERO;
+            let unserved = self.input.len();
             if self.serve_input().await?.is_break() || end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(());
             }
             // Also lets the event loop poll the socket once more.
             self.yield_turn().await;
-            // Otherwise a refused command has left input behind it.
-            if self.session.pause.is_zero() || self.input.is_empty() {
+            // Otherwise a refused command has left input behind it, which is served first.
+            if self.session.pause.is_zero() || self.input.len() == unserved {
                 let read = self.read().await;
                 if matches!(self.note_read(read)?, ReadOutcome::WouldBlock | ReadOutcome::Closed) {
                     return Ok(());
@@ -535,11 +536,15 @@ impl Connection {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Charges the bytes of a value that is being received, if the tenant is limited.
+    /// Charges the bytes of a value that is being received, if the tenant is limited. Not those of
+    /// a value that stays in the input, which is short.
     #[inline]
     fn note_value(&mut self) {
-        if self.session.limited_traffic().is_some() && self.decoder.is_in_value(&self.input) {
-            charge_value(&mut self.session);
+        if self.session.limited_traffic().is_some() {
+            match self.decoder.is_in_long_value() {
+                true => charge_value(&mut self.session),
+                false => self.session.pays_for_value = false,
+            }
         }
     }
 

@@ -147,9 +147,16 @@ impl Decoder {
     pub fn is_in_value(&self, input: &[u8]) -> bool {
         match &self.state {
             DecoderState::Line => !input.is_empty() && line::plain_set(input).is_some(),
+            _ => self.is_in_long_value(),
+        }
+    }
+
+    /// As [`is_in_value`](Self::is_in_value), of a value that leaves the input as it arrives.
+    pub fn is_in_long_value(&self) -> bool {
+        match &self.state {
             DecoderState::Value(_) | DecoderState::Swallow(_) => true,
             DecoderState::Binary(decoder) => decoder.is_in_value(),
-            DecoderState::Closed => false,
+            DecoderState::Line | DecoderState::Closed => false,
         }
     }
 

@@ -362,3 +362,32 @@ fn a_tenant_at_its_limit_does_not_delay_another() {
     assert!(served <= 1000 * (begun.elapsed().as_secs() + 1) + 200, "{served} served");
     assert!(refused > 0, "the tenant was at its limit");
 }
+
+/// Returns a client that has sent a value which is too large, and `next` behind it. The limit was
+/// set before the last 100,000 bytes: what the server has not received is so short that it does not
+/// hide the end of the stream.
+fn send_too_large(server: &TestServer, all: &mut Client, next: &str) -> Client {
+    let mut client = server.connect_to(server.addresses[1]);
+    client.0.write_all(format!("set k 0 0 1200000\r\n{}", "x".repeat(1_100_000)).as_bytes()).unwrap();
+    client.expect("SERVER_ERROR object too large for cache\r\n");
+    let sent = Instant::now();
+    while server.server.counters.get(Counter::BytesRead) < 1_100_000 {
+        assert!(sent.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    all.exchange("tenant set shop bandwidth=100\r\n", "OK\r\n");
+    client.0.write_all(format!("{}\r\n{next}", "x".repeat(100_000)).as_bytes()).unwrap();
+    client
+}
+
+/// The long value is paid for after minutes.
+#[test]
+fn a_client_that_leaves_in_a_command_behind_a_long_value_returns_its_permit() {
+    let (server, mut all, _shop) = start(|_| {});
+    drop(send_too_large(&server, &mut all, "set a 0 0 100\r\nab"));
+    let left = Instant::now();
+    while count(&mut all, "shop:connections") > 1 {
+        assert!(left.elapsed() < Duration::from_secs(30), "the connection is still open");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
