@@ -256,8 +256,9 @@ impl Connection {
                 let read = self.read().await;
                 outcome = self.note_read(read)?;
             }
-            // Input that came before the pause is served before the next read.
-            while !self.session.pause.is_zero() {
+            // Input that came before the pause is served before the next read; at shutdown, without
+            // further pauses, by `drain`.
+            while !self.session.pause.is_zero() && !self.session.is_closing() {
                 // Boxed, both: idle connections would hold room for them.
                 if Box::pin(self.pause()).await {
                     Box::pin(self.serve_rest(None)).await?;

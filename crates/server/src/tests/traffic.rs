@@ -391,3 +391,23 @@ fn a_client_that_leaves_in_a_command_behind_a_long_value_returns_its_permit() {
         thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// The rest of the value would be paid for after minutes.
+#[test]
+fn a_long_value_that_has_arrived_is_stored_when_the_server_ends() {
+    let (mut server, mut all, mut shop) = start(|_| {});
+    all.exchange("tenant set shop bandwidth=100\r\n", "OK\r\n");
+    shop.0.write_all(format!("set k 0 0 100000\r\n{}\r\nmn\r\n", "x".repeat(100_000)).as_bytes()).unwrap();
+    shop.wait_until_received();
+    let sent = Instant::now();
+    while server.server.receive_budget.bytes() < ByteSize::kib(60) {
+        assert!(sent.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The pause begins.
+    thread::sleep(Duration::from_millis(100));
+    server.stop();
+    let mut replies = String::new();
+    shop.0.read_to_string(&mut replies).unwrap();
+    assert_eq!(replies, "STORED\r\nSERVER_ERROR the tenant is above its limit of bandwidth\r\n");
+}
