@@ -47,7 +47,7 @@ use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
-use end::{end, end_after_answer};
+use end::end;
 use handshake::shake_hands;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
@@ -504,7 +504,7 @@ impl Connection {
         self.session.flush().await?;
         if self.is_refused {
             // Boxed: all idle connections would hold room for it.
-            Box::pin(end_after_answer(&mut self.session.stream, &mut self.input)).await?;
+            Box::pin(self.end_after_refusal()).await?;
         }
         Ok(next)
     }

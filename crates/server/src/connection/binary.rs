@@ -8,7 +8,6 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use super::end::end_after_answer;
 use super::Connection;
 use crate::admission::{admit_binary, admit_binary_store};
 use crate::commands::binary::{self, SaslState};
@@ -86,7 +85,7 @@ impl Connection {
         self.note_value();
         self.session.flush().await?;
         if self.is_refused {
-            end_after_answer(&mut self.session.stream, &mut self.input).await?;
+            self.end_after_refusal().await?;
         }
         Ok(next)
     }
