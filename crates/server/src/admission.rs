@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::counters::Counter;
 use crate::decoder::binary::BinaryRequest;
-use crate::decoder::{PlainStep, Step};
+use crate::decoder::{LongValue, PlainStep, Step};
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::request::Read;
 use crate::protocol::binary::status::Status;
@@ -117,19 +117,20 @@ fn admit_binary_kinds(session: &mut Session, to: ReplyTo, kinds: CommandSet) -> 
     false
 }
 
-/// Charges what has arrived of a value that is being received or discarded, and sets the session's
-/// pause while bytes of the tenant are not paid for.
+/// Charges what has arrived of `value`, which is being received, and sets the session's pause while
+/// bytes of the tenant are not paid for. The tenant has limits.
 #[inline]
-pub fn charge_value(session: &mut Session) {
-    if session.limited_traffic().is_some() && (session.pays_for_value || session.received >= PART_BYTES) {
+pub fn charge_value(session: &mut Session, value: Option<LongValue>) {
+    let is_charged = value.is_some() && (session.charged_value == value || session.received >= PART_BYTES);
+    session.charged_value = value.filter(|_| is_charged);
+    if is_charged {
         charge_long_value(session);
     }
 }
 
-/// As [`charge_value`], for a long value and a tenant with limits.
+/// As [`charge_value`], for a value that is charged as it arrives.
 #[cold]
 fn charge_long_value(session: &mut Session) {
-    session.pays_for_value = true;
     let received = std::mem::take(&mut session.received);
     let Some(traffic) = session.limited_traffic() else { return };
     traffic.charge(received);
@@ -158,7 +159,8 @@ enum Refused {
 /// Returns the refusal of a command, unless the limits admit it. Above a rate, sets the session's
 /// pause.
 fn refusal(session: &mut Session, requests: u64, commands: CommandSet) -> Option<Refused> {
-    let has_paid = std::mem::take(&mut session.pays_for_value);
+    // A value that was discarded belongs to an earlier command.
+    let has_paid = session.charged_value.take() == Some(LongValue::Stored);
     let traffic = session.limited_traffic()?;
     let admitted = traffic.admit(requests, commands, has_paid);
     // The bytes of a command are charged after its admission, as they may be more than a burst.

@@ -162,7 +162,7 @@ impl Connection {
             entry,
             permit: tenant_permit,
             received: 0,
-            pays_for_value: false,
+            charged_value: None,
             uncharged: 0,
             pause: Duration::ZERO,
         };
@@ -542,10 +542,7 @@ impl Connection {
     #[inline]
     fn note_value(&mut self) {
         if self.session.limited_traffic().is_some() {
-            match self.decoder.is_in_long_value() {
-                true => charge_value(&mut self.session),
-                false => self.session.pays_for_value = false,
-            }
+            charge_value(&mut self.session, self.decoder.long_value());
         }
     }
 

@@ -123,6 +123,15 @@ pub enum PlainStep<'a> {
     Set { command: PlainSet<'a>, value: &'a [u8] },
 }
 
+/// A value that leaves the input as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongValue {
+    /// Its store follows when it is complete.
+    Stored,
+    /// Its command was answered before it.
+    Discarded,
+}
+
 /// The outcome of [`Decoder::plain_step`].
 #[derive(Debug)]
 pub enum PlainOutcome<'a> {
@@ -147,16 +156,17 @@ impl Decoder {
     pub fn is_in_value(&self, input: &[u8]) -> bool {
         match &self.state {
             DecoderState::Line => !input.is_empty() && line::plain_set(input).is_some(),
-            _ => self.is_in_long_value(),
+            _ => self.long_value().is_some(),
         }
     }
 
-    /// As [`is_in_value`](Self::is_in_value), of a value that leaves the input as it arrives.
-    pub fn is_in_long_value(&self) -> bool {
+    /// Returns the value that is being received, if it leaves the input as it arrives.
+    pub fn long_value(&self) -> Option<LongValue> {
         match &self.state {
-            DecoderState::Value(_) | DecoderState::Swallow(_) => true,
-            DecoderState::Binary(decoder) => decoder.is_in_value(),
-            DecoderState::Line | DecoderState::Closed => false,
+            DecoderState::Value(_) => Some(LongValue::Stored),
+            DecoderState::Swallow(_) => Some(LongValue::Discarded),
+            DecoderState::Binary(decoder) => decoder.long_value(),
+            DecoderState::Line | DecoderState::Closed => None,
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::task::coop;
 
 use crate::connections::{ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
+use crate::decoder::LongValue;
 use crate::log;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
@@ -47,8 +48,9 @@ pub struct Session {
     /// Bytes that were received since the last command, if the tenant is limited; charged with the
     /// next command, those of a long value earlier (`admission.rs`).
     pub received: u64,
-    /// A long value is being received, whose bytes are charged as they arrive.
-    pub pays_for_value: bool,
+    /// The value that is being received, if its bytes are charged as they arrive; also after its
+    /// last byte, until a command is admitted or refused.
+    pub charged_value: Option<LongValue>,
     /// Bytes of the output that are not charged to the tenant: refusals of commands above a limit.
     pub uncharged: usize,
     /// How long the connection must neither decode nor read, as its tenant is above a limit.

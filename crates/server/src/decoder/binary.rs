@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::store_request::{ReceiveProgress, StoreRequest};
+use super::LongValue;
 use crate::protocol::binary::header::{ReplyTo, RequestHeader, HEADER_BYTES};
 use crate::protocol::binary::opcode::{Opcode, Operation};
 use crate::protocol::binary::request::{Read, Request};
@@ -97,9 +98,13 @@ impl BinaryDecoder {
         self.receive_budget = Some(Arc::clone(receive_budget));
     }
 
-    /// Returns whether the client has sent a part of a value, which is stored or discarded.
-    pub fn is_in_value(&self) -> bool {
-        matches!(self.state, BinaryState::Value(..) | BinaryState::Swallow(_))
+    /// Returns the value that is being received.
+    pub fn long_value(&self) -> Option<LongValue> {
+        match &self.state {
+            BinaryState::Value(..) => Some(LongValue::Stored),
+            BinaryState::Swallow(_) => Some(LongValue::Discarded),
+            BinaryState::Header | BinaryState::Closed => None,
+        }
     }
 
     /// Returns whether no request can be found any more.

@@ -436,3 +436,16 @@ fn bytes_behind_a_line_too_long_are_charged_and_bounded() {
         assert!(read < 2 << 20, "{bytes}: {read}");
     }
 }
+
+/// It has paid for none of them. The second one is decoded in one step with the end of the value.
+#[test]
+fn a_discarded_value_admits_no_command_behind_it() {
+    for next in ["mn\r\n", "add a 0 0 1\r\nx\r\n"] {
+        let (server, mut all, _shop) = start(|_| {});
+        let mut client = send_too_large(&server, &mut all, next);
+        client.0.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        client.0.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply, "SERVER_ERROR the tenant is above its limit of bandwidth\r\n", "{next}");
+    }
+}
