@@ -8,7 +8,9 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
+use super::end::end_after_answer;
 use crate::counters::Counter;
+use crate::net::input::Input;
 use crate::net::stream::Stream;
 use crate::net::tls::Tls;
 use crate::server::{Server, CLOSE_TIME_MAX};
@@ -51,11 +53,9 @@ pub(super) async fn shake_hands(
 /// Tells a client above its tenant's limit of connections that it is refused, and returns an error.
 async fn refuse(server: &Server, mut stream: Stream) -> io::Error {
     server.counters.count(Counter::RejectedConnections);
-    let refusal = async {
-        stream.write_all(TenantPermit::REFUSAL).await?;
-        stream.shutdown().await
-    };
     // An error means that the client has left, or does not read.
-    let _ = timers::timeout(CLOSE_TIME_MAX, refusal).await;
+    if let Ok(Ok(())) = timers::timeout(CLOSE_TIME_MAX, stream.write_all(TenantPermit::REFUSAL)).await {
+        let _ = end_after_answer(&mut stream, &mut Input::default(), &mut 0).await;
+    }
     io::Error::other("too many open connections of this tenant")
 }
