@@ -132,6 +132,28 @@ fn s11_removing_an_empty_info_loses_no_bit() {
     });
 }
 
+/// The size of the map is measured beside the removal of a pair's debt and counts.
+#[test]
+fn a_footprint_beside_the_end_of_a_pair_does_not_deadlock() {
+    lowwater_base::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let (ends, stays) = (map.open(1).unwrap(), map.open(2).unwrap());
+        map.set(tree.root(), N0, ends);
+        map.set(tree.root(), N0, stays);
+        map.add_deferred(tree.root(), N0, ends.id, Debt { owed: 5, carry: 0 }, || u64::MAX);
+        let reader = {
+            let map = Arc::clone(&map);
+            thread::spawn(move || map.footprint())
+        };
+        let last = map.clear(tree.root(), N0, ends.id);
+        map.retire_pair(tree.root(), N0, ends.id, last);
+        reader.join().unwrap();
+        assert_eq!(map.owed(tree.root(), N0, ends.id), 0);
+        map.shut();
+    });
+}
+
 /// An add reports late for a group that has died meanwhile, or is dying.
 #[test]
 fn s11_r3_a_bit_set_on_a_dying_group_is_set_on_its_parent() {

@@ -72,7 +72,10 @@ impl ShrinkerInfo {
     /// Returns the bytes on the heap.
     fn bytes(&self) -> usize {
         let visit_state = |visit_state: &VisitState| {
-            size_of::<VisitState>() + visit_state.nr_deferred.lock().bytes() + visit_state.pair_counts.lock().bytes()
+            // One lock at a time: a reader of the shard takes both in the map's lock order only.
+            let pair_counts = visit_state.pair_counts.lock().bytes();
+            let nr_deferred = visit_state.nr_deferred.lock().bytes();
+            size_of::<VisitState>() + pair_counts + nr_deferred
         };
         self.words.bytes() + self.visit_state().map_or(0, visit_state)
     }
