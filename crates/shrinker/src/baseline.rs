@@ -104,8 +104,8 @@ impl<'a> FullScan<'a> {
         if guard.options.memcg(memcg) != memcg || guard.options.node(node) != node {
             return Progress::default();
         }
-        let (core, clears_bits, ends) = (self.core, false, self.core.map.ends().mark());
-        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true, ends }
+        let (core, clears_bits) = (self.core, false);
+        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }
             .do_shrink_slab(&mut guard, work)
             .progress
     }

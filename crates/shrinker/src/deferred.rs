@@ -42,7 +42,12 @@ impl Debt {
 /// that are [`Debt::NONE`].
 #[doc(alias = "nr_deferred")]
 #[derive(Debug, Default)]
-pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
+pub(crate) struct NrDeferred(
+    ThinVec<(u32, Debt)>,
+    /// The owed objects that ended groups have handed over, paid ones included; only of shrinkers
+    /// that received some.
+    ThinVec<(u32, u64)>,
+);
 
 impl NrDeferred {
     /// Takes the debt out, as an exchange with 0 would, so that no two callers get the same object
@@ -91,6 +96,36 @@ impl NrDeferred {
         sum.owed
     }
 
+    /// Adds the debt of a group that has ended, and returns the owed objects afterwards. Without
+    /// memory the debt is forgiven, or counted as added by a visit.
+    pub(crate) fn receive(&mut self, id: u32, debt: Debt) -> u64 {
+        if debt.owed > 0 && !mutated!("forget_received") {
+            let at = self.1.binary_search_by_key(&id, |d| d.0);
+            let at = at.unwrap_or_else(|at| {
+                self.1.try_insert(at, (id, 0));
+                at
+            });
+            if let Some((_, received)) = self.1.get_mut(at).filter(|received| received.0 == id) {
+                *received = received.saturating_add(debt.owed);
+            }
+        }
+        self.add(id, debt, u64::MAX)
+    }
+
+    /// Returns the owed objects that ended groups have handed to the shrinker `id`, paid ones
+    /// included.
+    pub(crate) fn received(&self, id: u32) -> u64 {
+        self.1.binary_search_by_key(&id, |d| d.0).ok().and_then(|at| self.1.get(at)).map_or(0, |received| received.1)
+    }
+
+    /// Removes all that is known of one shrinker.
+    pub(crate) fn remove(&mut self, id: u32) {
+        self.take(id, true);
+        if let Ok(at) = self.1.binary_search_by_key(&id, |d| d.0) {
+            self.1.remove(at);
+        }
+    }
+
     /// Returns the objects owed by the shrinker `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
@@ -106,14 +141,15 @@ impl NrDeferred {
         self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
     }
 
-    /// Keeps only the debts of ids for which `stays` returns true.
+    /// Keeps only the state of ids for which `stays` returns true.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|d| stays(d.0));
+        self.1.retain(|d| stays(d.0));
     }
 
     /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.bytes()
+        self.0.bytes() + self.1.bytes()
     }
 }
 
@@ -153,6 +189,22 @@ mod tests {
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, 10), 10);
         assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
         assert!(debts.0.is_empty(), "no debt leaves no entry");
+    }
+
+    #[test]
+    fn s3_received_objects_are_counted_by_shrinker_until_it_is_removed() {
+        let mut debts = NrDeferred::default();
+        for (id, owed) in [(9, 4), (2, 5), (9, 1), (5, 0)] {
+            debts.receive(id, Debt { owed, carry: 1 });
+        }
+        debts.add(2, Debt { owed: 7, carry: 0 }, u64::MAX);
+        assert_eq!([2, 5, 9].map(|id| debts.received(id)), [5, 0, 5]);
+        assert_eq!(debts.take(9, true), Debt { owed: 5, carry: 2 });
+        assert_eq!(debts.received(9), 5, "paid ones included");
+        debts.remove(9);
+        assert_eq!([2, 5, 9].map(|id| debts.received(id)), [5, 0, 0]);
+        debts.retain(|_| false);
+        assert_eq!((debts.received(2), debts.bytes()), (0, 0));
     }
 
     #[test]

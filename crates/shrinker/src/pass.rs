@@ -80,8 +80,8 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
         return (progress, 0);
     }
     if layer_of(memcg, &core.root, Protect::Limits) == Some(Layer::AboveLow) {
-        let (flags, amount, ends) = (Reclaim::KSWAPD, ScanAmount::Owed, core.map.ends().mark());
-        let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true, ends };
+        let (flags, amount) = (Reclaim::KSWAPD, ScanAmount::Owed);
+        let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true };
         for id in core.map.ids_owing(memcg, node) {
             if work.bound().is_some() {
                 break;
@@ -107,7 +107,6 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
             amount: ScanAmount::Nothing,
             clears_bits: true,
             has_deferred: false,
-            ends: core.map.ends().mark(),
         };
         for id in &ids {
             request.shrinker(*id, &mut Work::unlimited());
@@ -173,8 +172,7 @@ impl LayerPass<'_> {
                 self.stop_at(self.position(&visit.memcg, u32::MAX));
             }
             let (core, memcg, node, flags, amount) = (self.core, &visit.memcg, self.node, self.flags, self.amount);
-            let ends = map.ends().mark();
-            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred, ends };
+            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred };
             let mut visited = None;
             for id in &ids {
                 if work.bound().is_some() {

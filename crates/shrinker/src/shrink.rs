@@ -52,6 +52,14 @@ pub(crate) struct VisitOutcome {
     pub(crate) postponed: bool,
 }
 
+/// The count of a visit.
+#[derive(Clone, Copy)]
+struct Counted {
+    freeable: u64,
+    /// [`Map::received`](crate::map::Map::received) before the count.
+    received_before: u64,
+}
+
 /// The outcome of scanning.
 struct ScanOutcome {
     freed: u64,
@@ -92,6 +100,7 @@ impl ShrinkSlab<'_> {
         }
         let mut visited = VisitCounts { callbacks: 1, ..VisitCounts::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
+        let received_before = self.core.map.received(self.memcg, self.node, guard.key.id);
         let count = guard.count(&sc);
         let (mut live, mut postponed) = (true, sc.is_deferred());
         if postponed {
@@ -102,20 +111,21 @@ impl ShrinkSlab<'_> {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = self.clear_if_empty(guard, &mut visited),
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
+                let counted = Counted { freeable, received_before };
                 match self.amount {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
-                        self.by_policy(guard, freeable, sc.is_deferred(), &mut visited, work);
+                        self.by_policy(guard, counted, sc.is_deferred(), &mut visited, work);
                     }
                     ScanAmount::Share | ScanAmount::Batch(_) => {
                         let total = match self.amount {
                             ScanAmount::Batch(objects) => objects.min(freeable),
                             _ => (freeable / SHARE_PARTS).min(guard.options.batch).max(1),
                         };
-                        let ended = self.some(guard, freeable, total, sc.is_deferred(), &mut visited, work);
+                        let ended = self.some(guard, counted, total, sc.is_deferred(), &mut visited, work);
                         postponed |= ended == Ended::Cut;
                     }
                     ScanAmount::Owed if sc.is_deferred() => {}
-                    ScanAmount::Owed => self.owed(guard, freeable, &mut visited, work),
+                    ScanAmount::Owed => self.owed(guard, counted, &mut visited, work),
                     ScanAmount::Nothing => {}
                 }
                 if visited.freed >= freeable && !guard.is_quarantined() {
@@ -175,12 +185,12 @@ impl ShrinkSlab<'_> {
     fn by_policy(
         &self,
         guard: &mut CallGuard,
-        freeable: u64,
+        counted: Counted,
         deferred: bool,
         visited: &mut VisitCounts,
         work: &mut Work<'_>,
     ) {
-        let (map, policy) = (&self.core.map, self.core.config.used_policy());
+        let (map, policy, freeable) = (&self.core.map, self.core.config.used_policy(), counted.freeable);
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &guard.options;
         let (priority, seeks) = match self.amount {
@@ -197,7 +207,7 @@ impl ShrinkSlab<'_> {
         let done =
             if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
         let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(freeable));
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(counted));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
             self.notify_background(&input, owed);
@@ -211,12 +221,13 @@ impl ShrinkSlab<'_> {
     fn some(
         &self,
         guard: &mut CallGuard,
-        freeable: u64,
+        counted: Counted,
         total: u64,
         deferred: bool,
         visited: &mut VisitCounts,
         work: &mut Work<'_>,
     ) -> Ended {
+        let freeable = counted.freeable;
         let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
         let done =
@@ -225,7 +236,7 @@ impl ShrinkSlab<'_> {
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             let debt = Debt { owed: left, carry: 0 };
-            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, self.owed_max(freeable));
+            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, self.owed_max(counted));
             visited.deferred += left;
             let (seeks, batch) = (guard.options.seeks, guard.options.batch);
             self.notify_background(
@@ -240,8 +251,8 @@ impl ShrinkSlab<'_> {
     }
 
     /// Scans the deferred objects, as far as they exist. The carried fraction stays.
-    fn owed(&self, guard: &mut CallGuard, freeable: u64, visited: &mut VisitCounts, work: &mut Work<'_>) {
-        let map = &self.core.map;
+    fn owed(&self, guard: &mut CallGuard, counted: Counted, visited: &mut VisitCounts, work: &mut Work<'_>) {
+        let (map, freeable) = (&self.core.map, counted.freeable);
         // Takes only as many as will be scanned now, so that the rest stays visible.
         let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left());
         let total = debt.min(freeable);
@@ -250,18 +261,18 @@ impl ShrinkSlab<'_> {
         let done = self.scan(guard, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
         let back = Debt { owed: left, carry: 0 };
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(freeable));
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(counted));
         trace::end(self, guard, done.freed, (debt, owed), left);
         self.note(guard, done, visited);
     }
 
-    /// Returns the maximum of the owed objects, as a function for [`Map::add_deferred`]. None after
-    /// a group's end: the debts of a child, whose objects were not counted, may have been added.
+    /// Returns the maximum of the owed objects, as a function for [`Map::add_deferred`]: the debts
+    /// that ended children have added since the count belong to objects that were not counted.
     ///
     /// [`Map::add_deferred`]: crate::map::Map::add_deferred
-    fn owed_max(&self, freeable: u64) -> impl Fn() -> u64 + '_ {
-        let owed_max = self.core.config.used_policy().owed_max(freeable);
-        move || if self.core.map.ends().overlapped(self.ends) { u64::MAX } else { owed_max }
+    fn owed_max(&self, counted: Counted) -> impl Fn(u64) -> u64 {
+        let owed_max = self.core.config.used_policy().owed_max(counted.freeable);
+        move |received| owed_max.saturating_add(received.saturating_sub(counted.received_before))
     }
 
     /// Notifies the background of objects that the foreground deferred. The background itself is

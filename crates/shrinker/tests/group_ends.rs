@@ -242,6 +242,23 @@ fn s18_a_visit_of_a_group_whose_child_ends_in_it_keeps_the_childs_debt() {
     }
 }
 
+#[test]
+fn s3_a_debt_is_at_most_the_objects_although_other_groups_end() {
+    let (tree, registry, shelf, registration) = one_shelf();
+    shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
+    shelf.add(tree.root(), N0, 1_000);
+    let root = tree.root().clone();
+    let count = move |_: &ShrinkControl<'_>| {
+        root.create("short").unwrap().offline().unwrap();
+        None
+    };
+    shelf.count.set(Box::new(count)).ok().unwrap();
+    for _ in 0..5 {
+        registry.shrink(tree.root(), N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
+        assert!((1..=1_000).contains(&registry.owed(tree.root(), N0, registration.id())));
+    }
+}
+
 /// Runs the steps of a job at the root until it ends. The root has `kept` objects that cannot be
 /// freed, and a child with 1,000 objects that are counted as unknown. In step `ends_in` the child
 /// ends, just after the root was counted; from the next step on, all objects can be freed.

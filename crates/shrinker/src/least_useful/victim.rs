@@ -135,8 +135,7 @@ impl Victim {
             }
             let amount = ScanAmount::Batch((held / batch_parts).clamp(1, BATCH_MAX));
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
-            let ends = core.map.ends().mark();
-            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false, ends };
+            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
             let VisitOutcome { progress: visited, postponed } = request.do_shrink_slab(guard, work);
             progress += visited;
             if visited.scanned == 0 {

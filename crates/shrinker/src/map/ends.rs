@@ -2,8 +2,7 @@
 //!
 //! A group that ends hands its objects to its parent, which the round may have visited already. So
 //! a round in which a group ended proves nothing about the remaining objects; [`Recheck`] reports
-//! this to each loop that stops when "nothing is left". And the end adds the group's debts to its
-//! parent's, which are more than the parent's objects at the beginning of a visit can pay.
+//! this to each loop that stops when "nothing is left".
 //!
 //! # Orderings
 //!
@@ -86,8 +85,7 @@ impl Ends {
 
     /// Returns true if an end overlapped with the time since the mark.
     pub(crate) fn overlapped(&self, mark: EndsMark) -> bool {
-        // Relaxed: the shard's lock orders the load, see `begin`; for `Map::add_deferred`, the lock
-        // of the debts, which the end takes after its increment.
+        // Relaxed: the shard's lock orders the load, see `begin`.
         self.begun.load(Ordering::Relaxed) != mark.0
     }
 }

@@ -46,27 +46,28 @@ impl Map {
     /// exist that could pay, and the debt is forgiven. Returns the owed objects afterwards; 0 if
     /// there was nothing to do, or the debt was forgiven.
     ///
-    /// `owed_max` is called under the lock of the debts, so that it sees the group ends whose debts
-    /// were added before.
+    /// `owed_max` is called under the lock of the debts, with the pair's
+    /// [`received`](Self::received) objects.
     pub(crate) fn add_deferred(
         &self,
         memcg: &Memcg,
         node: NodeId,
         id: u32,
         debt: Debt,
-        owed_max: impl Fn() -> u64,
+        owed_max: impl Fn(u64) -> u64,
     ) -> u64 {
-        self.add_deferred_if(|| true, memcg, node, id, debt, owed_max)
+        self.add_deferred_if(|| true, memcg, node, id, debt, Some(owed_max))
     }
 
-    /// As [`add_deferred`](Self::add_deferred), for a caller that is not inside the shrinker, so
+    /// Hands a debt of an ended group over, for a caller that is not inside the shrinker, so
     /// that the id may get a new owner at any time: its debts are not changed.
     pub(super) fn add_deferred_of(&self, key: Key, memcg: &Memcg, node: NodeId, debt: Debt) {
         let is_owner = || self.index.lock(key.id).is_open(key);
-        self.add_deferred_if(is_owner, memcg, node, key.id, debt, || u64::MAX);
+        self.add_deferred_if(is_owner, memcg, node, key.id, debt, None::<fn(u64) -> u64>);
     }
 
-    /// As [`add_deferred`](Self::add_deferred). If `is_owner` returns false, the debt is forgiven.
+    /// As [`add_deferred`](Self::add_deferred), or without `owed_max` a hand-over. If `is_owner`
+    /// returns false, the debt is forgiven.
     fn add_deferred_if(
         &self,
         is_owner: impl Fn() -> bool,
@@ -74,13 +75,12 @@ impl Map {
         node: NodeId,
         id: u32,
         debt: Debt,
-        owed_max: impl Fn() -> u64,
+        mut owed_max: Option<impl Fn(u64) -> u64>,
     ) -> u64 {
-        if debt.is_none() && owed_max() == u64::MAX {
+        if debt.is_none() && owed_max.as_ref().is_none_or(|owed_max| owed_max(0) == u64::MAX) {
             return 0;
         }
         let mut climbed;
-        let mut has_climbed = false;
         let mut at = memcg;
         loop {
             let infos = self.node(node).shard(at.id()).read();
@@ -95,7 +95,13 @@ impl Map {
                     };
                     let Some(visit_state) = visit_state else { return 0 };
                     let mut nr_deferred = visit_state.nr_deferred.lock();
-                    let owed = nr_deferred.add(id, debt, if has_climbed { u64::MAX } else { owed_max() });
+                    let owed = match &owed_max {
+                        None => nr_deferred.receive(id, debt),
+                        Some(owed_max) => {
+                            let owed_max = owed_max(nr_deferred.received(id));
+                            nr_deferred.add(id, debt, owed_max)
+                        }
+                    };
                     drop(nr_deferred);
                     if !debt.is_none() {
                         // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all
@@ -113,8 +119,19 @@ impl Map {
             drop(infos);
             climbed = at.nearest_online();
             at = &climbed;
-            has_climbed = true;
+            owed_max = None;
         }
+    }
+
+    /// Returns the sum of the owed objects that ended groups have handed to this pair. A visit
+    /// compares it with the sum before its count: debts that it received since belong to objects
+    /// that it did not count.
+    pub(crate) fn received(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+        let infos = self.node(node).shard(memcg.id()).read();
+        infos
+            .get(memcg.id())
+            .and_then(ShrinkerInfo::visit_state)
+            .map_or(0, |visit_state| visit_state.nr_deferred.lock().received(id))
     }
 
     /// Returns the ids with deferred objects of this group on this node.

@@ -57,7 +57,7 @@ impl ShrinkerInfo {
         // Checked under the locks: `Map::note` checks the bit under that of `pair_counts`.
         if !self.words.contains(id) {
             pair_counts.remove(id);
-            nr_deferred.take(id, true);
+            nr_deferred.remove(id);
         }
     }
 

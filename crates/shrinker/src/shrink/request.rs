@@ -9,7 +9,6 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::EndsMark;
 use crate::registry::RegistryCore;
 
 /// How many objects a [`ShrinkSlab`] scans.
@@ -45,8 +44,6 @@ pub(crate) struct ShrinkSlab<'a> {
     pub(crate) clears_bits: bool,
     /// Whether the group may have deferred objects on the node. If not, none are looked up.
     pub(crate) has_deferred: bool,
-    /// The group ends before the visits: a later one may add debts to those of a visited group.
-    pub(crate) ends: EndsMark,
 }
 
 impl<'a> ShrinkSlab<'a> {
@@ -54,7 +51,6 @@ impl<'a> ShrinkSlab<'a> {
     /// and ignores `amount`.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
         let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
-        let ends = core.map.ends().mark();
-        Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true, ends }
+        Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }
     }
 }
