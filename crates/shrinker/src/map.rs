@@ -304,9 +304,9 @@ impl Map {
     }
 
     /// Clears a bit. The caller then counts again, and [`set`](Self::set)s the bit again unless
-    /// that count is "empty". In both cases the caller finally calls
-    /// [`retire_pair`](Self::retire_pair) and [`remove_unset`](Self::remove_unset). Returns whether
-    /// this was the last bit in its word.
+    /// that count is "empty". If it is, or the id is closed, the caller calls
+    /// [`retire_pair`](Self::retire_pair), and in all cases [`remove_unset`](Self::remove_unset).
+    /// Returns whether this was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let infos = self.node(node).shard(memcg.id()).read();

@@ -179,15 +179,21 @@ impl ShrinkSlab<'_> {
             return false;
         }
         visited.callbacks += 1;
-        let mut live = true;
+        let (mut live, mut retires) = (true, true);
         match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = false,
-            Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
+            Ok(_) => {
+                self.core.map.set(self.memcg, self.node, guard.key);
+                // Another visit may have the bit clear now, and set it again: the state stays.
+                retires = !self.core.map.is_own(guard.key, self.memcg);
+            }
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        // Also after a panic, or if the id was closed meanwhile: the end of the id missed this
-        // pair, as its bit was clear.
-        self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
+        if retires {
+            // Also after a panic, or if the id was closed meanwhile: the end of the id missed this
+            // pair, as its bit was clear.
+            self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
+        }
         self.core.map.remove_unset(guard.key.id, self.memcg.id());
         live
     }

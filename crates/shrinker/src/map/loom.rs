@@ -37,10 +37,13 @@ impl List {
 fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     if list.count() == 0 {
         let last = map.clear(memcg, N0, key.id);
-        if list.count() > 0 {
+        let is_found = list.count() > 0;
+        if is_found {
             map.set(memcg, N0, key);
         }
-        map.retire_pair(memcg, N0, key.id, last);
+        if !is_found || !map.index.lock(key.id).is_open(key) {
+            map.retire_pair(memcg, N0, key.id, last);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Model checks of the registry: a pass beside the end of a registration, beside an add, and beside
-//! a registration; shrinkers that end each other; and threads that pay one debt.
+//! a registration; shrinkers that end each other; threads that pay one debt; and two passes that
+//! find objects in their second counts.
 //!
 //! Models are as small as possible, as loom runs every interleaving: one node, the root group, one
 //! or two shrinkers, two threads. A `fails_with_` test repeats a check without one step of the
@@ -344,4 +345,53 @@ fn s5_concurrent_payers_share_the_debt() {
 #[should_panic = "a debt is paid twice, or lost"]
 fn s5_fails_with_take_debt_without_exchange() {
     with_mutant("take_debt_without_exchange", payers_meet);
+}
+
+/// A shrinker with 1,000 objects, which defers without [`Reclaim::MAY_FS`]. In the first count of
+/// the background, and of a foreground with that flag, they do not exist yet.
+struct Late([AtomicBool; 2]);
+
+impl Shrinker for Late {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            sc.will_defer();
+            return Count::Objects(1000);
+        }
+        let is_counted = &self.0[usize::from(sc.flags().contains(Reclaim::BACKGROUND))];
+        match is_counted.swap(true, Ordering::Relaxed) {
+            true => Count::Objects(1000),
+            false => Count::Empty,
+        }
+    }
+
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Stop
+    }
+}
+
+/// Each pass clears the bit, and its second count sets it again. One pass must not remove the debt
+/// while the other has the bit clear.
+#[test]
+fn s18_second_counts_that_find_objects_keep_the_debt() {
+    lowwater_base::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("late").alloc().unwrap();
+        prepared.occupancy().occupied(tree.root(), N0);
+        let registration = prepared.register(Arc::new(Late(Default::default())));
+        registry.shrink(tree.root(), N0, 4, Reclaim::MAY_BLOCK, &mut Work::unlimited());
+        let debt = registry.owed(tree.root(), N0, registration.id());
+        let pass = |registry: &Registry, flags| {
+            registry.shrink(registry.root(), N0, 12, flags, &mut Work::unlimited());
+        };
+        let other = {
+            let registry = registry.clone();
+            thread::spawn(move || pass(&registry, Reclaim::KSWAPD))
+        };
+        pass(&registry, Reclaim::FOREGROUND);
+        other.join().unwrap();
+        let left = registry.owed(tree.root(), N0, registration.id());
+        drop((registration, registry, tree));
+        assert_eq!(left, debt, "the debt of a live pair is lost");
+    });
 }
