@@ -227,8 +227,11 @@ impl ShrinkSlab<'_> {
         let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
         let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(counted));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            visited.deferred += back.owed.saturating_sub(debt.owed);
-            self.notify_background(&input, owed);
+            let added = back.owed.saturating_sub(debt.owed);
+            visited.deferred += added;
+            if added > 0 {
+                self.notify_background(&input, owed);
+            }
         }
         trace::end(self, guard, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
         self.note(guard, done, visited);

@@ -92,6 +92,20 @@ fn the_debt_listener_is_notified_at_once_of_large_debts() {
 }
 
 #[test]
+fn the_debt_listener_is_not_notified_of_a_visit_that_owes_nothing_new() {
+    let (tree, registry, shelf, registration) = world(1);
+    let recorder = Arc::new(Recorder::default());
+    registry.set_debt_listener(Some(Arc::clone(&recorder) as Arc<dyn DebtListener>));
+    shelf.add(tree.root(), N0, 1000);
+    defer(&registry, tree.root(), N0, 3);
+    assert!(recorder.0.lock().unwrap().pop().is_some());
+    // Less than half an object, which is carried.
+    defer(&registry, tree.root(), N0, 12);
+    assert_eq!(registry.owed(tree.root(), N0, registration.id()), shelf_part(1000, 3));
+    assert!(recorder.0.lock().unwrap().is_empty());
+}
+
+#[test]
 fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
     let (tree, registry, shelf, registration) = world(2);
     let (group, node) = (tree.root().create("g").unwrap(), NodeId::new(1));
