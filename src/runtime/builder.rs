@@ -137,7 +137,8 @@ impl RuntimeBuilder {
 
     /// Watches all sources of memory pressure that this machine has: the control group's limit and
     /// usage, stalls of tasks in the control group and in the whole system (PSI, 150 ms of 2 s),
-    /// and the file of the service manager (systemd). The bound of
+    /// and the file of the service manager (systemd). In a container the whole system is the host,
+    /// which shares its memory with the container. The bound of
     /// [`cgroup_limit`](Self::cgroup_limit) applies.
     ///
     /// A source that does not exist, or that the process may not watch, is left out; the reason is

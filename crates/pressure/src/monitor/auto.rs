@@ -30,7 +30,8 @@ pub(super) struct FoundSources {
 
 impl FoundSources {
     /// Opens the sources of this machine: the service manager's file, the stalls of this process's
-    /// own control group, and those of the whole system.
+    /// own control group, and those of the whole system: in a container the host's, on purpose (see
+    /// [`MonitorConfig::auto`](super::MonitorConfig::auto)).
     pub(super) fn of_this_machine() -> Self {
         let mut found = Self::default();
         match Systemd::from_env() {

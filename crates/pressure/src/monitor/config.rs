@@ -26,6 +26,10 @@ pub struct MonitorConfig {
     /// in this process's control group and in the whole system (150 ms of 2 s), and the control
     /// group's limit, if [`cgroup`](Self::cgroup) names none. A missing source is no error:
     /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason.
+    ///
+    /// In a container the whole system is the host. Its stalls count on purpose, also if the
+    /// container has no stalls of its own: both share the memory, and the kernel may kill a process
+    /// of the container when the host has none left.
     pub auto: bool,
     /// The control group that is a limit: it bounds the budget, and a usage near it is pressure.
     /// `None` by default.
