@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use crate::counters::Counter;
 use crate::decoder::binary::BinaryRequest;
-use crate::decoder::{LongValue, PlainStep, Step};
+use crate::decoder::long_value::LongValue;
+use crate::decoder::{PlainStep, Step};
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::request::Read;
 use crate::protocol::binary::status::Status;

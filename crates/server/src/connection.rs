@@ -47,7 +47,7 @@ use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
-use end::end;
+use end::{end, end_after_answer};
 use handshake::shake_hands;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
@@ -269,6 +269,15 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Ends the stream to the client as [`end_after_answer`] does, and counts what it has sent.
+    async fn end_after_refusal(&mut self) -> io::Result<()> {
+        let mut discarded = 0;
+        let ended = end_after_answer(&mut self.session.stream, &mut self.input, &mut discarded).await;
+        // Charged to its tenant when the session ends.
+        self.session.note_received(discarded);
+        ended
     }
 
     /// Serves the rest of the input without pauses: of a client that has ended its stream, or at

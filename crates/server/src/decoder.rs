@@ -18,6 +18,7 @@
 //!    into the buffer of the connection, as any line does.
 
 pub mod binary;
+pub mod long_value;
 #[cfg(test)]
 pub mod steps;
 pub mod store_request;
@@ -28,6 +29,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use self::binary::BinaryDecoder;
+use self::long_value::LongValue;
 use self::store_request::{ReceiveProgress, StoreRequest};
 use crate::find_byte::find_byte;
 use crate::protocol::command::{Command, PlainSet, StoreCommand, StoreVerb};
@@ -121,15 +123,6 @@ pub enum PlainStep<'a> {
     Get { key: &'a [u8] },
     /// A plain `set` of a short value.
     Set { command: PlainSet<'a>, value: &'a [u8] },
-}
-
-/// A value that leaves the input as it arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LongValue {
-    /// Its store follows when it is complete.
-    Stored,
-    /// Its command was answered before it.
-    Discarded,
 }
 
 /// The outcome of [`Decoder::plain_step`].

@@ -18,7 +18,7 @@ use tokio::task::coop;
 
 use crate::connections::{ConnectionEntry, ConnectionState};
 use crate::counters::{Counter, PendingCounts};
-use crate::decoder::LongValue;
+use crate::decoder::long_value::LongValue;
 use crate::log;
 use crate::net::output::Output;
 use crate::net::stream::Stream;

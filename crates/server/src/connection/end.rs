@@ -9,7 +9,6 @@ use std::io;
 
 use tokio::io::AsyncWriteExt;
 
-use super::Connection;
 use crate::connections::{CloseReason, ConnectionEntry};
 use crate::net::input::Input;
 use crate::net::stream::Stream;
@@ -28,17 +27,6 @@ pub(super) fn end(server: &Server, entry: &ConnectionEntry, reason: &CloseReason
 
 /// The connection of a client that sends more than this behind its last answer is closed.
 const DISCARDED_BYTES_MAX: u64 = 1 << 20;
-
-impl Connection {
-    /// Ends the stream to the client as [`end_after_answer`] does, and counts what it has sent.
-    pub(super) async fn end_after_refusal(&mut self) -> io::Result<()> {
-        let mut discarded = 0;
-        let ended = end_after_answer(&mut self.session.stream, &mut self.input, &mut discarded).await;
-        // Charged to its tenant when the session ends.
-        self.session.note_received(discarded);
-        ended
-    }
-}
 
 /// Ends the stream to a client. A close with unread input would reset the connection, and the
 /// client might lose the last answer: its bytes are received and discarded until it has read the

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
+use super::long_value::LongValue;
 use super::store_request::{ReceiveProgress, StoreRequest};
-use super::LongValue;
 use crate::protocol::binary::header::{ReplyTo, RequestHeader, HEADER_BYTES};
 use crate::protocol::binary::opcode::{Opcode, Operation};
 use crate::protocol::binary::request::{Read, Request};
