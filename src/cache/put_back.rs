@@ -1,8 +1,8 @@
 //! Records that a walk has isolated to evict them, and that are not found in the index.
 //!
-//! The key's hash panics now, or has changed since the insert; or the insert is not complete yet. A
-//! change must ensure that a record that stays in the index is on a list again, and that each other
-//! one is uncharged once.
+//! The key's hash panics now, has panicked while the index grew, or has changed since the insert;
+//! or the insert is not complete yet. A change must ensure that a record that stays in the index is
+//! on a list again, and that each other one is uncharged once.
 
 use std::hash::{BuildHasher, Hash};
 

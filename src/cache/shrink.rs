@@ -202,8 +202,8 @@ where
     /// Evicts isolated records of a group in batches of `AHEAD`: removes them from the index,
     /// unless another thread was faster, and finishes their removal; counts them in `gone`. The
     /// caller uncharges the group. The cache lines of a whole batch are prefetched before its first
-    /// record is removed. A record that is still marked as indexed and is not found by its hash, as
-    /// the key's `Hash` panics or is inconsistent, goes back on its list.
+    /// record is removed. A record that is still marked as indexed and is not found by its hash is
+    /// left to [`put_back`](Self::put_back).
     pub(super) fn evict_batch(
         &self,
         mut old: Isolated<Record<K, V>>,
@@ -240,7 +240,8 @@ where
                 } else if record.is_indexed() {
                     place.take().into_iter().for_each(|record| put_aside(&mut lost, record));
                 }
-                // No ghost: the record has expired, was removed by another thread, or is put back.
+                // No ghost: the record has expired, was removed by another thread, or is left to
+                // `put_back`.
                 *hash = None;
             }
             if let Some(ghost_recorder) = source.ghost_recorder {
