@@ -42,7 +42,17 @@ impl Runtime {
                 return Err(MemcgError::BadName);
             }
         }
-        let (mut group, mut made) = (self.root().clone(), Vec::new());
+        let mut made = Vec::new();
+        let group = self.find_or_make(path, &mut made);
+        if group.is_err() {
+            self.end_unwanted(made);
+        }
+        group
+    }
+
+    /// Returns the group of this path, and adds those that this call has made to `made`.
+    fn find_or_make(&self, path: &str, made: &mut Vec<Memcg>) -> Result<Memcg, MemcgError> {
+        let mut group = self.root().clone();
         for name in path.split('/') {
             let (child, is_new) = child(&group, name)?;
             group = child;
@@ -50,7 +60,6 @@ impl Runtime {
                 made.push(group.clone());
             }
             if self.inner.housekeeper.is_dropping(&group) {
-                self.end_unwanted(made);
                 return Err(MemcgError::Dying);
             }
         }
@@ -59,20 +68,19 @@ impl Runtime {
         // offline before it is no longer listed as being dropped, so `is_online` is tested last.
         if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
             self.forget_group(&group);
-            self.end_unwanted(made);
             return Err(MemcgError::Dying);
         }
         Ok(group)
     }
 
-    /// Ends those of the groups, each made below the one before it by a call that failed, which are
-    /// below a group that is being dropped: that group would wait for them for ever, and nobody can
-    /// use them.
+    /// Ends those of the groups, each made below the one before it, that are below a group that is
+    /// being dropped: that group would wait for them for ever, and nobody can use them.
     fn end_unwanted(&self, made: Vec<Memcg>) {
-        for group in made.into_iter().rev().filter(|group| self.inner.housekeeper.is_dropping(group)) {
-            // Fails if another thread has ended it, or has made groups below, which that thread
-            // ends.
-            let _ = group.offline();
+        for group in made.into_iter().rev() {
+            if group.parent().is_some_and(|parent| self.inner.housekeeper.is_dropping(parent)) {
+                // Another thread may have made groups below it, and is about to end them.
+                self.end_own_group(&group);
+            }
         }
     }
 
@@ -94,7 +102,8 @@ impl Runtime {
     ///
     /// Those of [`Memcg::offline`]: for the root, a group with children, and a group that has ended
     /// already or is being [dropped](Self::drop_group); and [`MemcgError::Foreign`] for a group of
-    /// another runtime.
+    /// another runtime. Of two concurrent calls, of this function and `drop_group`, either may end
+    /// the group.
     pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
         if !self.owns(group) {
             return Err(MemcgError::Foreign);
@@ -165,9 +174,9 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends the group that a cache has created for its limits. A group in which a program has
-    /// created children ends in the background, after the last child; until then the entries of
-    /// other caches in the group stay there.
+    /// Ends a group that the runtime itself has created: for the limits of a cache, or in a call
+    /// that failed. A group in which a program has created children ends in the background, after
+    /// the last child; until then the entries of other caches in the group stay there.
     pub(crate) fn end_own_group(&self, group: &Memcg) {
         // A group that the program is dropping ends in the background, when it is empty. A hook of
         // the tree may panic, and the caller may be unwinding.
@@ -203,6 +212,9 @@ pub(super) fn child(group: &Memcg, name: &str) -> Result<(Memcg, bool), MemcgErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::maintenance::no_records::NoRecords;
+    use crate::runtime::maintenance::MaintenanceId;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     /// The states in which another thread's drop of `t` leaves a call of `group("p/t/c/d")` that
@@ -231,7 +243,15 @@ mod tests {
             }
         }
         assert!(ended > 0, "no group was made in time");
-        // A group that was ended, and not dropped: nothing else ends.
+        // Only groups below a dropped one are ended.
+        let dropped = runtime.group("p/t").unwrap();
+        let (endless, id) = (dropped.clone(), MaintenanceId::new());
+        let endless = NoRecords::evicting(move |group| u64::from(*group == endless));
+        runtime.housekeeper().add(id, Arc::new(endless));
+        runtime.drop_group(&dropped).unwrap();
+        runtime.end_unwanted(vec![dropped.clone()]);
+        assert!(dropped.is_online(), "it has records yet");
+        runtime.housekeeper().remove(id);
         let child = runtime.group("p/c").unwrap();
         runtime.end_group(&child).unwrap();
         runtime.end_unwanted(vec![above.clone(), child]);
