@@ -72,10 +72,10 @@
 // A key's hash may panic now, or once while the index grew, or differ from the hash at insert. A
 // walk that has taken such a record off its list, and does not find the record in the index
 // although the record is marked as indexed, searches the whole index and evicts it; if the hash
-// panics now, it puts the record back: charged, on a list, and youngest (`put_back.rs`). A sweep over
-// the index unlinks the record by its position (`Core::unlink_at`): `clear`, `retain`, the reaper,
-// and the drop of a group. Storing each record's hash was rejected: 8 bytes on top of a record's
-// 24, for faulty keys only.
+// panics now, it puts the record back: charged, on a list, and youngest (`put_back.rs`). A sweep
+// over the index unlinks the record by its position (`Core::unlink_at`): `clear`, `retain`, the
+// reaper, and the drop of a group. Storing each record's hash was rejected: 8 bytes on top of a
+// record's 24, for faulty keys only.
 
 mod builder;
 mod charge;
