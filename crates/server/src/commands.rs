@@ -17,6 +17,7 @@ mod events;
 mod get;
 mod login;
 mod meta;
+mod pages;
 pub mod stats;
 mod store;
 mod touch;

@@ -8,6 +8,7 @@
 
 use std::io;
 
+use crate::commands::pages::in_pages;
 use crate::session::Session;
 
 /// The number of lines of a dump that are made at once. Each page costs a walk of all prefixes.
@@ -37,26 +38,8 @@ pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Resul
 /// Adds a line for each prefix. Flushes whenever the output is full, as there may be tens of
 /// thousands of prefixes.
 async fn dump(session: &mut Session) -> io::Result<()> {
-    let mut last: Option<Box<[u8]>> = None;
-    loop {
-        let page = session.server.prefix_stats.lines_after(last.as_deref(), PAGE_LINES);
-        let mut is_end = page.len() < PAGE_LINES;
-        for (prefix, line) in page {
-            session.output.line(&line);
-            last = Some(prefix);
-            if session.output.is_full() {
-                // The rest of the page is dropped, and made again when the client has read.
-                is_end = false;
-                break;
-            }
-        }
-        if is_end {
-            return Ok(());
-        }
-        if session.output.is_full() {
-            session.flush().await?;
-        }
-        // A page takes as long as many commands.
-        tokio::task::yield_now().await;
-    }
+    let after = |session: &Session, last: Option<&Box<[u8]>>| {
+        session.server.prefix_stats.lines_after(last.map(|prefix| &**prefix), PAGE_LINES)
+    };
+    in_pages(session, PAGE_LINES, after, |session, line| session.output.line(line)).await
 }
