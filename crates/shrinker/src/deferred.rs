@@ -42,25 +42,25 @@ impl Debt {
 /// that are [`Debt::NONE`].
 #[doc(alias = "nr_deferred")]
 #[derive(Debug, Default)]
-pub(crate) struct NrDeferred(
-    ThinVec<(u32, Debt)>,
+pub(crate) struct NrDeferred {
+    debts: ThinVec<(u32, Debt)>,
     /// The owed objects that ended groups have handed over, paid ones included; only of shrinkers
     /// that received some.
-    ThinVec<(u32, u64)>,
-);
+    received: ThinVec<(u32, u64)>,
+}
 
 impl NrDeferred {
     /// Takes the debt out, as an exchange with 0 would, so that no two callers get the same object
     /// (S5). Without `all`, takes only the carried fraction and leaves the owed objects to callers
     /// that pay debts (`Policy::pays`).
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
-        let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
-        let Some((_, debt)) = self.0.get_mut(at) else { return Debt::NONE };
+        let Ok(at) = self.debts.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
+        let Some((_, debt)) = self.debts.get_mut(at) else { return Debt::NONE };
         if mutated!("take_debt_without_exchange") {
             return *debt;
         }
         if all || debt.owed == 0 {
-            return self.0.remove(at).map_or(Debt::NONE, |(_, debt)| debt);
+            return self.debts.remove(at).map_or(Debt::NONE, |(_, debt)| debt);
         }
         Debt { owed: 0, carry: core::mem::take(&mut debt.carry) }
     }
@@ -78,20 +78,20 @@ impl NrDeferred {
     /// `owed_max`, also if nothing is added; the carried fraction at the largest number. Without
     /// memory the debt is forgiven.
     pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
-        let at = match self.0.binary_search_by_key(&id, |d| d.0) {
+        let at = match self.debts.binary_search_by_key(&id, |d| d.0) {
             Ok(at) => at,
             Err(_) if debt.is_none() => return 0,
             Err(at) => {
-                self.0.try_insert(at, (id, Debt::NONE));
+                self.debts.try_insert(at, (id, Debt::NONE));
                 at
             }
         };
-        let Some((_, sum)) = self.0.get_mut(at).filter(|debt| debt.0 == id) else { return 0 };
+        let Some((_, sum)) = self.debts.get_mut(at).filter(|debt| debt.0 == id) else { return 0 };
         sum.owed = sum.owed.saturating_add(debt.owed).min(owed_max);
         sum.carry = sum.carry.saturating_add(debt.carry);
         let sum = *sum;
         if sum.is_none() {
-            self.0.remove(at);
+            self.debts.remove(at);
         }
         sum.owed
     }
@@ -100,12 +100,12 @@ impl NrDeferred {
     /// memory the debt is forgiven, or counted as added by a visit.
     pub(crate) fn receive(&mut self, id: u32, debt: Debt) -> u64 {
         if debt.owed > 0 && !mutated!("forget_received") {
-            let at = self.1.binary_search_by_key(&id, |d| d.0);
+            let at = self.received.binary_search_by_key(&id, |d| d.0);
             let at = at.unwrap_or_else(|at| {
-                self.1.try_insert(at, (id, 0));
+                self.received.try_insert(at, (id, 0));
                 at
             });
-            if let Some((_, received)) = self.1.get_mut(at).filter(|received| received.0 == id) {
+            if let Some((_, received)) = self.received.get_mut(at).filter(|received| received.0 == id) {
                 *received = received.saturating_add(debt.owed);
             }
         }
@@ -115,41 +115,45 @@ impl NrDeferred {
     /// Returns the owed objects that ended groups have handed to the shrinker `id`, paid ones
     /// included.
     pub(crate) fn received(&self, id: u32) -> u64 {
-        self.1.binary_search_by_key(&id, |d| d.0).ok().and_then(|at| self.1.get(at)).map_or(0, |received| received.1)
+        self.received
+            .binary_search_by_key(&id, |d| d.0)
+            .ok()
+            .and_then(|at| self.received.get(at))
+            .map_or(0, |received| received.1)
     }
 
     /// Removes all that is known of one shrinker.
     pub(crate) fn remove(&mut self, id: u32) {
         self.take(id, true);
-        if let Ok(at) = self.1.binary_search_by_key(&id, |d| d.0) {
-            self.1.remove(at);
+        if let Ok(at) = self.received.binary_search_by_key(&id, |d| d.0) {
+            self.received.remove(at);
         }
     }
 
     /// Returns the objects owed by the shrinker `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
-        self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
+        self.debts.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.debts[at].1.owed)
     }
 
     /// Returns the ids of shrinkers with owed objects.
     pub(crate) fn ids_owing(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
+        self.debts.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }
 
     /// Returns the sum of all owed objects.
     pub(crate) fn sum(&self) -> u64 {
-        self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
+        self.debts.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
     }
 
     /// Keeps only the state of ids for which `stays` returns true.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
-        self.0.retain(|d| stays(d.0));
-        self.1.retain(|d| stays(d.0));
+        self.debts.retain(|d| stays(d.0));
+        self.received.retain(|d| stays(d.0));
     }
 
     /// Returns the heap bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.bytes() + self.1.bytes()
+        self.debts.bytes() + self.received.bytes()
     }
 }
 
@@ -179,7 +183,7 @@ mod tests {
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max)), [60, 40, 0]);
         assert_eq!(debts.take(7, true), Debt { owed: 0, carry: 5 });
-        assert!(debts.0.is_empty());
+        assert!(debts.debts.is_empty());
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, u64::MAX), u64::MAX);
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, 10), 10);
         assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
-        assert!(debts.0.is_empty(), "no debt leaves no entry");
+        assert!(debts.debts.is_empty(), "no debt leaves no entry");
     }
 
     #[test]
@@ -220,7 +224,7 @@ mod tests {
         assert_eq!(debts.add(7, Debt::NONE, u64::MAX), 3);
         assert_eq!(debts.add(7, Debt::NONE, 2), 2, "the cap holds although nothing is added");
         assert_eq!(debts.add(7, Debt::NONE, 0), 0);
-        assert!(debts.0.is_empty());
+        assert!(debts.debts.is_empty());
     }
 
     #[test]

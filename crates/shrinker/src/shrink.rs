@@ -153,25 +153,12 @@ impl ShrinkSlab<'_> {
         VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs }, postponed }
     }
 
-    /// Clears the bit of an apparently empty shrinker, unless the second count finds an object. For
-    /// the baseline, drops the debt only. Returns false if the second count was empty, too, so that
-    /// the pair is gone. After a panic of the second count it returns true, although the quarantine
-    /// leaves no bit set.
+    /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
+    /// Returns false if the second count was empty, too, so that the pair is gone. After a panic of
+    /// the second count it returns true, although the quarantine leaves no bit set.
     fn clear_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) -> bool {
         if !self.clears_bits {
-            // The baseline (`baseline.rs`) drops the debt as well when no objects are left. Where
-            // objects were freed, others may have been added.
-            let mut is_empty = true;
-            if visited.freed > 0 {
-                visited.callbacks += 1;
-                match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-                    Ok(count) => is_empty = count.is_empty(guard.options.memcg_aware),
-                    Err(CallbackPanicked) => self.core.panicked(guard),
-                }
-            }
-            if is_empty {
-                self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
-            }
+            self.forgive_if_empty(guard, visited);
             return true;
         }
         let last = self.core.map.clear(self.memcg, self.node, guard.key.id);
@@ -196,6 +183,20 @@ impl ShrinkSlab<'_> {
         }
         self.core.map.remove_unset(guard.key.id, self.memcg.id());
         live
+    }
+
+    /// Drops the debt of an apparently empty shrinker, for the baseline (`baseline.rs`), which has no
+    /// bits. Where objects were freed, counts again, as others may have been added.
+    fn forgive_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) {
+        if visited.freed > 0 {
+            visited.callbacks += 1;
+            match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
+                Ok(count) if count.is_empty(guard.options.memcg_aware) => {}
+                Ok(_) => return,
+                Err(CallbackPanicked) => self.core.panicked(guard),
+            }
+        }
+        self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
     }
 
     /// Scans the number of objects that the policy plans: takes the debt, plans, scans in batches,
