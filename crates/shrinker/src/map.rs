@@ -93,7 +93,7 @@ pub(crate) use summary::{path, IterKind, IterPosition};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::{DerefMut, RangeInclusive};
 
-use lowwater_base::sync::atomic::{fence, Ordering};
+use lowwater_base::sync::atomic::{fence, AtomicBool, Ordering};
 use lowwater_base::sync::Mutex;
 use lowwater_base::{fallible, mutated};
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
@@ -110,6 +110,9 @@ pub(crate) struct Map {
     nodes: Box<[NodeMap]>,
     index: Index,
     ends: Ends,
+    /// Whether an ended group has ever handed owed objects over: mostly not, and then a visit reads
+    /// none.
+    has_received: AtomicBool,
     /// `None` unless victims are selected by utility. Has a pair if the index has it on any node,
     /// unless there was no memory for it: then a node is dirty. Pairs are added and removed under
     /// the index shard's lock.
@@ -139,7 +142,8 @@ impl Map {
     pub(crate) fn try_new(nodes: usize, by_utility: bool) -> Option<Self> {
         let (nodes, index) = (fallible::try_slice(nodes, |_| NodeMap::new())?, Index::try_new()?);
         let pairs = if by_utility { Some(fallible::try_box(Pairs::new())?) } else { None };
-        Some(Self { nodes, index, ends: Ends::default(), pairs, root: Mutex::new(None) })
+        let (ends, has_received, root) = (Ends::default(), AtomicBool::new(false), Mutex::new(None));
+        Some(Self { nodes, index, ends, has_received, pairs, root })
     }
 
     /// Returns the pairs of shrinkers and groups by utility, if victims are selected by it.

@@ -96,7 +96,11 @@ impl Map {
                     let Some(visit_state) = visit_state else { return 0 };
                     let mut nr_deferred = visit_state.nr_deferred.lock();
                     let owed = match &owed_max {
-                        None => nr_deferred.receive(id, debt),
+                        None => {
+                            // Relaxed: see `received`.
+                            self.has_received.store(true, Ordering::Relaxed);
+                            nr_deferred.receive(id, debt)
+                        }
                         Some(owed_max) => {
                             let owed_max = owed_max(nr_deferred.received(id));
                             nr_deferred.add(id, debt, owed_max)
@@ -127,6 +131,11 @@ impl Map {
     /// compares it with the sum before its count: debts that it received since belong to objects
     /// that it did not count.
     pub(crate) fn received(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+        // Relaxed: a thread that reads an older value takes earlier debts for new ones, once, and
+        // permits as many more owed objects.
+        if !self.has_received.load(Ordering::Relaxed) {
+            return 0;
+        }
         let infos = self.node(node).shard(memcg.id()).read();
         infos
             .get(memcg.id())
