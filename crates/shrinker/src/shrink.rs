@@ -185,8 +185,8 @@ impl ShrinkSlab<'_> {
         live
     }
 
-    /// Drops the debt of an apparently empty shrinker, for the baseline (`baseline.rs`), which has no
-    /// bits. Where objects were freed, counts again, as others may have been added.
+    /// Drops the debt of an apparently empty shrinker, for the baseline (`baseline.rs`), which has
+    /// no bits. Where objects were freed, counts again, as others may have been added.
     fn forgive_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) {
         if visited.freed > 0 {
             visited.callbacks += 1;

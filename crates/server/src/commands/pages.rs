@@ -8,8 +8,8 @@ use std::io;
 use crate::session::Session;
 
 /// Adds each item by `add`, in the order of keys, and flushes whenever the output is full. `after`
-/// returns the keys and items of at most `items_max` items behind a key, or of the first ones; other
-/// connections of the thread run after each page.
+/// returns the keys and items of at most `items_max` items behind a key, or of the first ones.
+/// Other connections of the thread run after each page.
 pub async fn in_pages<K, T>(
     session: &mut Session,
     items_max: usize,
