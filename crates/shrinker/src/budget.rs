@@ -75,7 +75,7 @@ pub enum Ended {
     Finished,
     /// The shrinker could make no progress ([`Scan::Stop`](crate::Scan::Stop)).
     Stopped,
-    /// The caller's bound was reached.
+    /// The caller's bound was reached, or another thread scans ([`Scan::Busy`](crate::Scan::Busy)).
     Cut,
     /// Nothing was scanned ([`ShrinkControl::will_defer`](crate::ShrinkControl::will_defer)).
     Deferred,

@@ -48,7 +48,8 @@ const SEEKS_ALL_MAX: u32 = 4;
 pub(crate) struct VisitOutcome {
     pub(crate) progress: Progress,
     /// True if the shrinker did not want to scan now ([`ShrinkControl::will_defer`]), or the scan
-    /// of a [`ScanAmount::Share`] or [`ScanAmount::Batch`] ended early at a bound.
+    /// of a [`ScanAmount::Share`] or [`ScanAmount::Batch`] ended early: at a bound, or because
+    /// another thread scans ([`Scan::Busy`]).
     pub(crate) postponed: bool,
 }
 
@@ -315,7 +316,7 @@ impl ShrinkSlab<'_> {
         let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, objects);
         match guard.scan(&mut sc) {
             Ok(Scan::Freed(freed)) => (visited.freed, visited.scanned) = (freed, sc.nr_scanned()),
-            Ok(Scan::Stop) => {}
+            Ok(Scan::Stop | Scan::Busy) => {}
             Err(CallbackPanicked) => self.core.panicked(&mut guard),
         }
         guard.visited(visited);
@@ -352,6 +353,7 @@ impl ShrinkSlab<'_> {
                     done.ended = Ended::Stopped;
                     return done;
                 }
+                Ok(Scan::Busy) => break,
                 Err(CallbackPanicked) => {
                     done.panicked = true;
                     return done;

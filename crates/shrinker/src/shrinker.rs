@@ -139,8 +139,8 @@ impl Count {
     }
 }
 
-/// The result of [`Shrinker::scan_objects`]: the number of objects that it freed, or that it can
-/// free none in this context.
+/// The result of [`Shrinker::scan_objects`]: the number of objects that it freed, or the reason why
+/// it scanned none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// This number of objects was freed; 0 if all were scanned and none could be freed yet.
@@ -149,4 +149,9 @@ pub enum Scan {
     /// left to the background.
     #[doc(alias = "SHRINK_STOP")]
     Stop,
+    /// Nothing was scanned, because another thread frees objects of this shrinker at the moment and
+    /// this one would have to wait for it. Unlike `Freed(0)` it uses up nothing of the caller's
+    /// bound: the caller asks another shrinker. Unlike [`Stop`](Self::Stop) it leaves no debt, except
+    /// under a policy that owes what is left of every plan, as Linux does. Linux has no such result.
+    Busy,
 }

@@ -88,7 +88,7 @@ fn an_unaware_shrinker_with_0_objects_is_still_counted() {
 
 type Lie = (&'static str, fn(&mut ShrinkControl<'_>) -> Scan);
 
-const LIES: [Lie; 9] = [
+const LIES: [Lie; 10] = [
     ("freed more than requested", |sc| Scan::Freed(sc.nr_to_scan() * 2)),
     ("freed more than there can be", |_| Scan::Freed(u64::MAX)),
     ("freed, and looked at nothing", |sc| {
@@ -112,6 +112,7 @@ const LIES: [Lie; 9] = [
         Scan::Freed(u64::MAX)
     }),
     ("stops for ever", |_| Scan::Stop),
+    ("is busy for ever", |_| Scan::Busy),
     ("requests a back-off for ever", |sc| {
         sc.back_off();
         Scan::Stop
@@ -175,6 +176,20 @@ fn s21_wrong_results_end_the_call_and_starve_no_shrinker() {
             assert!(owed <= counted, "{}: {owed} are owed", says());
         }
     }
+}
+
+/// A busy shrinker leaves the caller's bound to the others, and no debt.
+#[test]
+fn a_busy_shrinker_uses_up_no_bound_and_owes_nothing() {
+    let config = RegistryConfig::new(1).direct_time_max_ns(u64::MAX).direct_scan_max(u64::MAX);
+    let (_tree, registry, [busy, (honest, _held)]) = beside(|_| Scan::Busy, || 1_000_000, config);
+    let mut work = Work::objects(1_000);
+    registry.shrink(registry.root(), N0, 0, Reclaim::KSWAPD, &mut work);
+    assert_eq!((honest.total(), work.scan_left()), (1_000, 0));
+    assert_eq!(registry.owed(registry.root(), N0, busy.1.id()), 0);
+    registry.direct_reclaim(registry.root(), Reclaim::FOREGROUND, &|| honest.total() == 0);
+    assert_eq!(honest.total(), 0);
+    assert_eq!(registry.owed(registry.root(), N0, busy.1.id()), 0);
 }
 
 #[test]

@@ -130,6 +130,29 @@ fn an_honest_shrinker_is_reclaimed_from_with_six_that_always_stop() {
 }
 
 #[test]
+fn an_honest_shrinker_is_reclaimed_from_with_one_that_is_always_busy() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_scan(|_| Scan::Busy));
+    }
+}
+
+/// What a busy shrinker did not scan is left for another one.
+#[test]
+fn a_busy_shrinker_uses_up_no_bound() {
+    let (tree, registry) = world(1);
+    let busy = Pool::with(&tree, &registry, "busy", liar_in_scan(|_| Scan::Busy));
+    let honest = Pool::with(&tree, &registry, "honest", shelf(None, None, honest_weight));
+    for pool in [&busy, &honest] {
+        pool.shelf.add(tree.root(), N0, 1_000);
+    }
+    for left in [992, 984] {
+        let mut work = Work::one_batch(64);
+        registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+        assert_eq!(honest.shelf.total(), left);
+    }
+}
+
+#[test]
 fn an_honest_shrinker_is_reclaimed_from_with_one_that_panics_in_scan() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_scan(|_| panic!("a scan that panics")));
@@ -166,8 +189,8 @@ fn assert_ends(registry: &Registry, memcg: &Memcg, checks_max: u64) {
 #[test]
 fn an_unbounded_call_terminates() {
     const CHECKS_MAX: u64 = 1_000_000;
-    let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 4] =
-        [|_| Scan::Freed(0), |_| Scan::Freed(1), |_| Scan::Freed(u64::MAX), |_| Scan::Stop];
+    let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 5] =
+        [|_| Scan::Freed(0), |_| Scan::Freed(1), |_| Scan::Freed(u64::MAX), |_| Scan::Stop, |_| Scan::Busy];
     for answer in answers {
         let (tree, registry) = world(1);
         let liar = Pool::with(&tree, &registry, "liar", liar_in_scan(answer));
