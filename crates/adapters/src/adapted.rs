@@ -20,6 +20,7 @@ use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Registration, Runtime,
 
 use crate::balance::Balance;
 use crate::eviction::{Eviction, Turn};
+use crate::growth::Growth;
 use crate::Evict;
 
 /// The bytes of one object of this shrinker: the cache counts, and is scanned, in pages and not in
@@ -29,9 +30,6 @@ const PAGE: u64 = 4096;
 /// scores of the caches do not change during an eviction, so the victim picker may have selected
 /// this cache more often than its share justifies.
 const POSTPONED_PARTS: u64 = 8;
-/// The objects after which reclaim by utility ends a scan that frees nothing (`SCAN_MAX` in
-/// `least_useful/victim.rs` of `lowwater-shrinker`). A scan that reports fewer is repeated at once.
-const SCAN_MAX: u64 = 256;
 /// The number of parts in which a large difference between weight and charge is charged.
 const PARTS: u64 = 16;
 /// A part has at least this number of bytes, so that a usual update is one charge.
@@ -114,6 +112,7 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
         balance: Balance::new(runtime, group.clone()),
         occupancy,
         eviction: Eviction::default(),
+        growth: Growth::default(),
     });
     let registration = prepared.register(Arc::clone(&member) as Arc<dyn Shrinker>);
     member.settle();
@@ -226,12 +225,14 @@ struct Member<C> {
     balance: Balance,
     occupancy: Arc<dyn Occupancy>,
     eviction: Eviction,
+    growth: Growth,
 }
 
 impl<C: Evict> Member<C> {
     /// Raises or lowers the charge to the weight. Weighs once, unless something is charged or
     /// uncharged.
     fn settle(&self) {
+        self.growth.settled();
         let weight = self.cache.weight();
         if weight > ByteSize::ZERO {
             self.occupancy.occupied(self.balance.group(), NodeId::ZERO);
@@ -302,10 +303,21 @@ impl<C: Evict> Member<C> {
         }
     }
 
+    /// Evicts down to `target`, and returns the bytes that were evicted. Those that other threads
+    /// have added meanwhile are estimated.
+    fn evict_to(&self, target: ByteSize) -> ByteSize {
+        let before = self.cache.weight();
+        self.growth.begin_eviction(before);
+        self.cache.shrink_to(target);
+        let after = self.cache.weight();
+        // Saturating, as are all sums of `ByteSize`.
+        before.saturating_add(self.growth.end_eviction(after)) - after
+    }
+
     fn evict_uncharged(&self) {
         let charged = self.balance.charged();
         if self.cache.weight() > charged {
-            self.cache.shrink_to(charged);
+            self.evict_to(charged);
         }
     }
 }
@@ -322,22 +334,20 @@ impl<C: Evict> Shrinker for Member<C> {
         let before = self.cache.weight();
         let bytes = ByteSize::new(PAGE) * sc.nr_to_scan();
         let Some(turn) = self.eviction.begin_or_postpone(bytes) else {
-            // Another thread evicts already. A `Stop` would become a debt, which the background
-            // pays even if the cache is no longer the victim by then.
-            sc.set_nr_scanned(SCAN_MAX);
-            return Scan::Freed(0);
+            // A `Stop` would become a debt, which the background pays even if the cache is no longer
+            // the victim by then.
+            return Scan::Busy;
         };
         // Subtractions of `ByteSize` saturate.
-        self.cache.shrink_to(before - bytes);
+        let mut evicted = self.evict_to(before - bytes);
         let weight = self.cache.weight();
         let postponed = turn.take_postponed().min(weight / POSTPONED_PARTS);
         if postponed > ByteSize::ZERO {
-            self.cache.shrink_to(weight - postponed);
+            evicted = evicted.saturating_add(self.evict_to(weight - postponed));
         }
         self.end(turn);
-        let after = self.cache.weight();
-        self.lower(after);
-        Scan::Freed((before - after).get() / PAGE)
+        self.lower(self.cache.weight());
+        Scan::Freed(evicted.get() / PAGE)
     }
 
     fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {

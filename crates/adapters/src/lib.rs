@@ -72,6 +72,7 @@ mod evict;
 mod eviction;
 #[cfg(feature = "foyer")]
 mod foyer;
+mod growth;
 #[cfg(feature = "hashlink")]
 mod hashlink;
 #[cfg(feature = "lru")]
