@@ -334,8 +334,8 @@ impl<C: Evict> Shrinker for Member<C> {
         let before = self.cache.weight();
         let bytes = ByteSize::new(PAGE) * sc.nr_to_scan();
         let Some(turn) = self.eviction.begin_or_postpone(bytes) else {
-            // A `Stop` would become a debt, which the background pays even if the cache is no longer
-            // the victim by then.
+            // A `Stop` would become a debt, which the background pays even if the cache is no
+            // longer the victim by then.
             return Scan::Busy;
         };
         // Subtractions of `ByteSize` saturate.

@@ -136,7 +136,7 @@ fn an_honest_shrinker_is_reclaimed_from_with_one_that_is_always_busy() {
     }
 }
 
-/// What a busy shrinker did not scan is left for another one.
+/// The objects that a busy shrinker did not scan are scanned in another one.
 #[test]
 fn a_busy_shrinker_uses_up_no_bound() {
     let (tree, registry) = world(1);
