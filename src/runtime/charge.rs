@@ -109,12 +109,16 @@ impl Runtime {
             }
             // Objects that were scanned and not freed have used their second chance: the next round
             // may free them.
-            if outcome.scanned > 0 || !matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope) {
+            if outcome.scanned > 0
+                || matches!(outcome.stopped, DirectStop::Done | DirectStop::ScanBound | DirectStop::TimeBound)
+            {
                 continue;
             }
             // Another thread inside a callback may have taken objects off their list, and uncharges
-            // them before it leaves. Sleeps, as that thread may wait for this processor.
-            if outcome.stopped == DirectStop::InScope || !self.inner.registry.has_calls_in_flight() {
+            // them before it leaves; so may one that evicts from a cache which is busy for this
+            // one. Sleeps, as that thread may wait for this processor.
+            let may_be_freed = outcome.stopped == DirectStop::Busy || self.inner.registry.has_calls_in_flight();
+            if outcome.stopped == DirectStop::InScope || !may_be_freed {
                 break;
             }
             std::thread::sleep(IN_FLIGHT_WAIT);

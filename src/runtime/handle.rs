@@ -242,7 +242,8 @@ impl Runtime {
 
     /// Reclaims from `group` and the groups below it, on the calling thread, until the group's
     /// usage has fallen by `bytes` or nothing more can be freed. Returns how far usage fell: 0 for
-    /// a group of another runtime. Not bounded in time.
+    /// a group of another runtime. Not bounded in time. Does not wait for another thread that
+    /// evicts from a cache which only one thread can evict from, as those of `lowwater-adapters`.
     #[doc(alias = "memory.reclaim")]
     pub fn reclaim(&self, group: &Memcg, bytes: ByteSize) -> ByteSize {
         if !self.owns(group) {
@@ -254,7 +255,8 @@ impl Runtime {
     }
 
     /// Frees every object that can be freed, even in groups within their `min` or `low`. Returns
-    /// the number of freed objects.
+    /// the number of freed objects. As [`reclaim`](Self::reclaim), it does not wait for another
+    /// thread's eviction.
     pub fn drop_caches(&self) -> u64 {
         let before = self.root().usage();
         let dropped = self.inner.registry.drop_caches();

@@ -116,6 +116,7 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
     });
     let registration = prepared.register(Arc::clone(&member) as Arc<dyn Shrinker>);
     member.settle();
+    member.growth.begin(member.cache.weight());
     Ok(Adapted { registration, member })
 }
 
@@ -310,8 +311,9 @@ impl<C: Evict> Member<C> {
         self.growth.begin_eviction(before);
         self.cache.shrink_to(target);
         let after = self.cache.weight();
-        // Saturating, as are all sums of `ByteSize`.
-        before.saturating_add(self.growth.end_eviction(after)) - after
+        let added = self.growth.end_eviction(after);
+        // An estimate may be wrong, but no eviction takes more than the cache held.
+        (before.saturating_add(added) - after).min(before)
     }
 
     fn evict_uncharged(&self) {

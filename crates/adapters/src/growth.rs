@@ -45,6 +45,11 @@ struct Sums {
 }
 
 impl Growth {
+    /// Begins to measure, at this weight.
+    pub(crate) fn begin(&self, weight: ByteSize) {
+        self.end_eviction(weight);
+    }
+
     /// Counts a settlement.
     pub(crate) fn settled(&self) {
         self.settlements.fetch_add(1, Ordering::Relaxed);

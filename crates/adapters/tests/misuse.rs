@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use lowwater::lru_core::MemcgError;
 use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime, Watermarks};
 use lowwater_adapters::{adapt, adapt_in, evict_by, AdaptError, Adapted, Evict, OldestFirst, Weighed};
 
 /// Longer than the reclaimer stands in a cache on a busy machine.
@@ -222,6 +222,11 @@ impl Evict for Interrupted {
 
 const MIB: u64 = 1 << 20;
 
+/// Returns the pages that all scans have reported as freed.
+fn pages_freed(runtime: &Runtime) -> u64 {
+    runtime.stats().registry.shrinkers.iter().map(|shrinker| shrinker.freed).sum()
+}
+
 #[test]
 fn entries_that_another_thread_adds_stay_charged() {
     let runtime = runtime();
@@ -277,8 +282,7 @@ fn entries_that_are_added_during_an_eviction_hide_no_evicted_ones() {
     let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
     let add = |cache: &Adapted<Interrupted>| cache.update(|cache| _ = cache.bytes.fetch_add(ENTRY, Ordering::SeqCst));
     (0..64).for_each(|_| add(&cache));
-    let pages_freed = || runtime.stats().registry.shrinkers.iter().map(|shrinker| shrinker.freed).sum::<u64>();
-    let freed_before = pages_freed();
+    let freed_before = pages_freed(&runtime);
     let other = Arc::clone(&cache);
     *cache.in_shrink.lock().unwrap() = Some(Box::new(move || (0..8).for_each(|_| add(&other))));
     let before = cache.weight();
@@ -286,8 +290,70 @@ fn entries_that_are_added_during_an_eviction_hide_no_evicted_ones() {
     assert!(cache.in_shrink.lock().unwrap().is_none(), "the cache was evicted from");
     let evicted = before.get() + 8 * ENTRY - cache.weight().get();
     // Of 65 settlements 64 have added an entry: the estimate is two of 128 KiB too small.
-    let pages = pages_freed() - freed_before;
+    let pages = pages_freed(&runtime) - freed_before;
     assert!((evicted / 4096 - 1..=evicted / 4096).contains(&pages), "{pages} pages for {evicted} bytes");
+}
+
+/// The bytes that a cache held before it was adapted are no growth by its updates.
+#[test]
+fn the_bytes_of_a_full_cache_that_is_adapted_are_no_growth() {
+    const ENTRY: u64 = 16 << 10;
+    let runtime = runtime();
+    let full = Interrupted { bytes: AtomicU64::new(MIB), ..Interrupted::default() };
+    let cache = Arc::new(adapt(&runtime, "cache", full).unwrap());
+    let other = Arc::clone(&cache);
+    let add = move || other.update(|cache| _ = cache.bytes.fetch_add(ENTRY, Ordering::SeqCst));
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(add));
+    let freed_before = pages_freed(&runtime);
+    runtime.reclaim(cache.group(), ByteSize::new(4096));
+    let evicted = MIB + ENTRY - cache.weight().get();
+    let pages = pages_freed(&runtime) - freed_before;
+    assert!(pages <= evicted / 4096, "{pages} pages for {evicted} bytes");
+}
+
+/// Returns a runtime whose reclaimer does not reclaim ahead of need, for charges that may wait.
+fn patient_runtime() -> Runtime {
+    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
+    let gaps = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    builder.watermarks(gaps).direct_time_max(PATIENCE).build().unwrap()
+}
+
+/// A charge that finds all memory in a cache from which another thread evicts waits for it.
+#[test]
+fn a_charge_waits_for_an_eviction_of_another_thread() {
+    let runtime = patient_runtime();
+    let other = runtime.group("other").unwrap();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    let (charged, result) = std::sync::mpsc::channel();
+    let charger = runtime.clone();
+    let hook = move || {
+        std::thread::spawn(move || charged.send(charger.charge(&other, ByteSize::kib(64))).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(hook));
+    cache.update(|cache| cache.bytes.store(BUDGET.get() + MIB, Ordering::SeqCst));
+    result.recv().unwrap().unwrap();
+    assert!(runtime.root().usage() <= BUDGET);
+}
+
+/// The reclaimer waits, too: nothing else would wake it again.
+#[test]
+fn a_budget_that_is_lowered_during_an_eviction_is_reached() {
+    let runtime = patient_runtime();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    cache.group().set_max(ByteSize::new(2 * MIB));
+    let other = runtime.clone();
+    let hook = move || {
+        other.set_budget(ByteSize::new(MIB));
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    *cache.in_shrink.lock().unwrap() = Some(Box::new(hook));
+    cache.update(|cache| cache.bytes.store(3 * MIB, Ordering::SeqCst));
+    let begun = Instant::now();
+    while runtime.root().usage() > ByteSize::new(MIB) {
+        assert!(begun.elapsed() < PATIENCE, "{} are used", runtime.root().usage());
+        std::thread::yield_now();
+    }
 }
 
 #[test]

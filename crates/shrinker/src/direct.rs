@@ -52,6 +52,9 @@ pub enum DirectStop {
     NothingLeft,
     /// The maximum number of objects of one call was scanned.
     ScanBound,
+    /// As [`NothingLeft`](Self::NothingLeft), but a shrinker was busy: another thread frees its
+    /// objects ([`Scan::Busy`](crate::Scan::Busy)), and some may be left in a moment.
+    Busy,
     /// The maximum time of one call has passed.
     TimeBound,
     /// The thread is inside a callback, or in a scope that forbids reclaim; or there was no memory
@@ -90,7 +93,8 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
         }
         idle += 1;
         if (lap.scanned == 0 || idle >= IDLE_LAPS_MAX) && work.bound().is_none() {
-            break;
+            let stopped = if lap.busy > 0 { DirectStop::Busy } else { DirectStop::NothingLeft };
+            return outcome(total, stopped);
         }
     }
     outcome(total, DirectStop::NothingLeft)

@@ -69,11 +69,12 @@ struct ScanOutcome {
     ended: Ended,
     panicked: bool,
     back_off: bool,
+    busy: bool,
 }
 
 impl ScanOutcome {
     fn nothing(ended: Ended) -> Self {
-        Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false }
+        Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false, busy: false }
     }
 }
 
@@ -150,8 +151,8 @@ impl ShrinkSlab<'_> {
             self.core.map.note(self.memcg, self.node, guard.key.id, counted, &visited);
         }
         guard.visited(visited);
-        let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
-        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs }, postponed }
+        let VisitCounts { freed, scanned, callbacks, back_offs, busy, .. } = visited;
+        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs, busy }, postponed }
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
@@ -353,7 +354,10 @@ impl ShrinkSlab<'_> {
                     done.ended = Ended::Stopped;
                     return done;
                 }
-                Ok(Scan::Busy) => break,
+                Ok(Scan::Busy) => {
+                    done.busy = true;
+                    break;
+                }
                 Err(CallbackPanicked) => {
                     done.panicked = true;
                     return done;
@@ -370,6 +374,7 @@ impl ShrinkSlab<'_> {
         visited.scanned = done.scanned;
         visited.requested = done.requested;
         visited.back_offs = u64::from(done.back_off);
+        visited.busy = u64::from(done.busy);
         if done.panicked {
             self.core.panicked(guard);
         }

@@ -213,6 +213,9 @@ pub struct Progress {
     /// Shrinkers that requested a back-off
     /// ([`ShrinkControl::back_off`](crate::ShrinkControl::back_off)).
     pub back_offs: u64,
+    /// Scans that were refused, because another thread frees objects of the shrinker
+    /// ([`Scan::Busy`](crate::Scan::Busy)).
+    pub busy: u64,
 }
 
 impl core::ops::AddAssign for Progress {
@@ -221,5 +224,6 @@ impl core::ops::AddAssign for Progress {
         self.scanned = self.scanned.saturating_add(other.scanned);
         self.callbacks = self.callbacks.saturating_add(other.callbacks);
         self.back_offs = self.back_offs.saturating_add(other.back_offs);
+        self.busy = self.busy.saturating_add(other.busy);
     }
 }

@@ -77,6 +77,10 @@ impl Victim {
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
         let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, held, batch_parts, work);
+        if progress.busy > 0 && progress.scanned == 0 {
+            // Nothing was learned of the pair: another thread scans it.
+            return Scanned { progress, outcome: Outcome::Kept };
+        }
         let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());
         // The reported numbers are clamped: a shrinker may report anything.
         let freed = progress.freed.min(held).min(SCAN_MAX);

@@ -34,7 +34,10 @@ const IDLE_ROUNDS_MAX: u64 = 4;
 const IDLE_SCANS_MAX: u64 = 1 << 30;
 
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
-const BACK_OFFS_MAX: u8 = 8;
+const BACK_OFFS_MAX: u16 = 8;
+/// Steps in a row that free nothing and wait for a thread that frees objects of a busy shrinker.
+/// With a rest of a millisecond after each, longer than any eviction should take.
+const BUSY_MAX: u16 = 1_000;
 
 /// The state of a [`Job`] after a step, which tells its thread to go on, to rest first, or to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub enum Step {
     Done,
     /// There is more to do.
     Again,
-    /// There is more to do, but a shrinker requested a back-off: rest a little first.
+    /// There is more to do, but a shrinker requested a back-off, or was busy: rest a little first.
     BackOff,
     /// Nothing can be freed now, at the highest pressure; or no debt can be paid. Rest before
     /// trying again.
@@ -85,7 +88,7 @@ pub struct Job {
     /// Counts the repeated steps that proved nothing because a group ended during them.
     recheck: Recheck,
     /// Steps in a row in which a shrinker requested a back-off.
-    back_offs: u8,
+    back_offs: u16,
     freed: u64,
     owed: u64,
     filter: ShrinkerFilter,
@@ -292,11 +295,16 @@ impl Job {
         }
     }
 
-    /// Returns true if a shrinker requested a back-off, and it is granted.
+    /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was freed
+    /// and a shrinker was busy.
     fn backs_off(&mut self, progress: Progress) -> bool {
-        let asked = progress.back_offs > 0;
-        self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
-        asked && self.back_offs <= BACK_OFFS_MAX
+        let max = match progress {
+            Progress { back_offs: 1.., .. } => BACK_OFFS_MAX,
+            Progress { busy: 1.., freed: 0, .. } => BUSY_MAX,
+            _ => 0,
+        };
+        self.back_offs = if max > 0 { self.back_offs.saturating_add(1) } else { 0 };
+        max > 0 && self.back_offs <= max
     }
 }
 

@@ -136,6 +136,30 @@ fn an_honest_shrinker_is_reclaimed_from_with_one_that_is_always_busy() {
     }
 }
 
+/// A shrinker that another thread scans proves nothing by that: it is selected again at once when
+/// the other thread is done, however often it was busy.
+#[test]
+fn a_shrinker_that_was_busy_is_selected_again() {
+    let (tree, registry) = world(1);
+    let is_busy = Arc::new(AtomicBool::new(true));
+    let busy_now = Arc::clone(&is_busy);
+    let scan: ScanFn = Box::new(move |_| busy_now.load(Relaxed).then_some(Scan::Busy));
+    let busy = Pool::with(&tree, &registry, "busy", shelf(None, Some(scan), honest_weight));
+    let honest = Pool::with(&tree, &registry, "honest", shelf(None, None, honest_weight));
+    // Of equal pairs the larger is the victim.
+    busy.shelf.add(tree.root(), N0, 100_000);
+    honest.shelf.add(tree.root(), N0, 10_000);
+    let reclaim = || {
+        let mut work = Work::one_batch(64);
+        registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+    };
+    (0..200).for_each(|_| reclaim());
+    assert_eq!((busy.shelf.total(), honest.shelf.total()), (100_000, 10_000 - 200 * 8));
+    is_busy.store(false, Relaxed);
+    reclaim();
+    assert_eq!(busy.shelf.total(), 100_000 - 8);
+}
+
 /// The objects that a busy shrinker did not scan are scanned in another one.
 #[test]
 fn a_busy_shrinker_uses_up_no_bound() {
