@@ -41,11 +41,11 @@ impl Runtime {
     /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) is over, plus the time of one
     /// callback. As the thread may have been preempted, it makes 8 rounds all the same: each for
     /// twice that time at most, plus two visits of a shrinker. If nothing is left to free, but
-    /// another thread is inside a callback and may be about to free what it took, the charge waits
-    /// for it, for the same time. Before it is refused, entries that were removed and that no
-    /// reader holds back are dropped, as their values may have charges; after an attempt in vain,
-    /// not again for a millisecond. The calling thread must not hold a lock that a shrinker's
-    /// callback or a value's `Drop` takes.
+    /// another thread is inside a callback or evicts from a cache that is busy for this one
+    /// ([`Scan::Busy`](lowwater_shrinker::Scan::Busy)), the charge waits for it, for the same time.
+    /// Before it is refused, entries that were removed and that no reader holds back are dropped,
+    /// as their values may have charges; after an attempt in vain, not again for a millisecond. The
+    /// calling thread must not hold a lock that a shrinker's callback or a value's `Drop` takes.
     ///
     /// # Errors
     ///
