@@ -26,6 +26,24 @@ const UNBOUNDED: u64 = 1 << 40;
 /// Keys of each cache: three times the budget.
 const KEYS: u64 = 3 * BUDGET.get() / VALUE as u64;
 
+/// Takes as long as a program that makes a value for a miss. Without it a thread that is preempted
+/// in one of foyer's evictions, which start two threads, would miss thousands of operations, and
+/// the shares would depend on the load of the machine.
+fn make_value() {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_micros(20) {
+        std::hint::spin_loop();
+    }
+}
+
+/// As [`ask_ours`], with the time that a value takes.
+fn ask_ours_slowly(cache: &lowwater::Cache<u64, Vec<u8>>, key: u64) {
+    if cache.peek(&key).is_none() {
+        make_value();
+    }
+    ask_ours(cache, key, VALUE);
+}
+
 /// The operations of the tests on a cache of some kind.
 trait Kind: Evict + Sized {
     fn empty() -> Self;
@@ -35,6 +53,7 @@ trait Kind: Evict + Sized {
     /// Looks a key up, and inserts a value on a miss.
     fn ask(cache: &Adapted<Self>, key: u64) {
         if !cache.is_hit(key) {
+            make_value();
             cache.update(|cache| cache.put(key));
         }
     }
@@ -170,7 +189,7 @@ fn gives_way<C: Kind>(name: &str) {
     let ours = ours(&runtime);
     let mut keys = Keys::new(1, KEYS);
     for _ in 0..6 * KEYS {
-        ask_ours(&ours, keys.next(), VALUE);
+        ask_ours_slowly(&ours, keys.next());
     }
     let left = cache.weight();
     println!("{name}: {left:#} of {full:#} are left");
@@ -198,13 +217,13 @@ fn share<C: Kind>(name: &str, is_first: bool) -> f64 {
         for key in 0..KEYS {
             match is_first {
                 true => C::ask(&cache, key),
-                false => ask_ours(&ours, key, VALUE),
+                false => ask_ours_slowly(&ours, key),
             }
         }
         let mut random = Keys::new(seed, KEYS);
         for n in 0..16 * KEYS {
             C::ask(&cache, random.next());
-            ask_ours(&ours, random.next(), VALUE);
+            ask_ours_slowly(&ours, random.next());
             if n >= 8 * KEYS && n % 20 == 0 {
                 held[0] += cache.weight().get();
                 held[1] += ours.stats().bytes.get();
