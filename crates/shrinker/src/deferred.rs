@@ -52,23 +52,34 @@ pub(crate) struct NrDeferred {
 impl NrDeferred {
     /// Takes the debt out, as an exchange with 0 would, so that no two callers get the same object
     /// (S5). Without `all`, takes only the carried fraction and leaves the owed objects to callers
-    /// that pay debts (`Policy::pays`).
-    pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
+    /// that pay debts (`Policy::pays`). With `all`, too, leaves as many owed objects as were
+    /// received in excess of `received_before`: the caller has not counted them, and would forgive
+    /// them.
+    pub(crate) fn take(&mut self, id: u32, all: bool, received_before: u64) -> Debt {
+        let late = self.received(id).saturating_sub(received_before);
         let Ok(at) = self.debts.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
         let Some((_, debt)) = self.debts.get_mut(at) else { return Debt::NONE };
         if mutated!("take_debt_without_exchange") {
             return *debt;
         }
-        if all || debt.owed == 0 {
+        let left = if all { debt.owed.min(late) } else { debt.owed };
+        if left == 0 {
             return self.debts.remove(at).map_or(Debt::NONE, |(_, debt)| debt);
         }
-        Debt { owed: 0, carry: core::mem::take(&mut debt.carry) }
+        let taken = Debt { owed: debt.owed - left, carry: debt.carry };
+        *debt = Debt { owed: left, carry: 0 };
+        taken
     }
 
-    /// Takes up to `max` owed objects; leaves the other owed objects, and the carried fraction for
-    /// the next pass.
-    pub(crate) fn take_owed(&mut self, id: u32, max: u64) -> u64 {
-        let Debt { owed, carry } = self.take(id, true);
+    /// Takes the whole debt out.
+    pub(crate) fn take_all(&mut self, id: u32) -> Debt {
+        self.take(id, true, u64::MAX)
+    }
+
+    /// Takes up to `max` of the owed objects that [`take`](Self::take) would take; leaves the
+    /// other owed objects, and the carried fraction for the next pass.
+    pub(crate) fn take_owed(&mut self, id: u32, max: u64, received_before: u64) -> u64 {
+        let Debt { owed, carry } = self.take(id, true, received_before);
         let taken = owed.min(max);
         self.add(id, Debt { owed: owed - taken, carry }, u64::MAX);
         taken
@@ -124,7 +135,7 @@ impl NrDeferred {
 
     /// Removes all that is known of one shrinker.
     pub(crate) fn remove(&mut self, id: u32) {
-        self.take(id, true);
+        self.take_all(id);
         if let Ok(at) = self.received.binary_search_by_key(&id, |d| d.0) {
             self.received.remove(at);
         }
@@ -165,24 +176,24 @@ mod tests {
     fn s5_a_debt_is_taken_once() {
         let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
-        assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 5 });
-        assert_eq!(debts.take(7, true), Debt::NONE);
+        assert_eq!(debts.take_all(7), Debt { owed: 100, carry: 5 });
+        assert_eq!(debts.take_all(7), Debt::NONE);
     }
 
     #[test]
     fn a_take_without_paying_leaves_owed_objects() {
         let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
-        assert_eq!(debts.take(7, false), Debt { owed: 0, carry: 5 });
-        assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 0 });
+        assert_eq!(debts.take(7, false, u64::MAX), Debt { owed: 0, carry: 5 });
+        assert_eq!(debts.take_all(7), Debt { owed: 100, carry: 0 });
     }
 
     #[test]
     fn take_owed_leaves_the_carried_fraction() {
         let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
-        assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max)), [60, 40, 0]);
-        assert_eq!(debts.take(7, true), Debt { owed: 0, carry: 5 });
+        assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max, u64::MAX)), [60, 40, 0]);
+        assert_eq!(debts.take_all(7), Debt { owed: 0, carry: 5 });
         assert!(debts.debts.is_empty());
     }
 
@@ -191,7 +202,7 @@ mod tests {
         let mut debts = NrDeferred::default();
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, u64::MAX), u64::MAX);
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, 10), 10);
-        assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
+        assert_eq!(debts.take_all(1), Debt { owed: 10, carry: u64::MAX });
         assert!(debts.debts.is_empty(), "no debt leaves no entry");
     }
 
@@ -203,12 +214,25 @@ mod tests {
         }
         debts.add(2, Debt { owed: 7, carry: 0 }, u64::MAX);
         assert_eq!([2, 5, 9].map(|id| debts.received(id)), [5, 0, 5]);
-        assert_eq!(debts.take(9, true), Debt { owed: 5, carry: 2 });
+        assert_eq!(debts.take_all(9), Debt { owed: 5, carry: 2 });
         assert_eq!(debts.received(9), 5, "paid ones included");
         debts.remove(9);
         assert_eq!([2, 5, 9].map(|id| debts.received(id)), [5, 0, 0]);
         debts.retain(|_| false);
         assert_eq!((debts.received(2), debts.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn s18_a_take_leaves_what_was_received_since_the_count() {
+        let mut debts = NrDeferred::default();
+        debts.receive(7, Debt { owed: 10, carry: 0 });
+        let counted = debts.received(7);
+        debts.receive(7, Debt { owed: 100, carry: 5 });
+        assert_eq!(debts.take_owed(7, 4, counted), 4);
+        assert_eq!(debts.take(7, true, counted), Debt { owed: 6, carry: 5 });
+        assert_eq!(debts.take(7, true, counted), Debt::NONE);
+        assert_eq!((debts.take_owed(7, 4, counted), debts.owed(7)), (0, 100));
+        assert_eq!(debts.take_all(7), Debt { owed: 100, carry: 0 });
     }
 
     #[test]
@@ -218,7 +242,7 @@ mod tests {
         assert!(!Debt { owed: 1, carry: 0 }.is_none());
         assert!(!Debt { owed: 0, carry: 1 }.is_none());
         assert_eq!(debts.add(7, Debt::NONE, u64::MAX), 0);
-        assert_eq!(debts.take_owed(7, 10), 0);
+        assert_eq!(debts.take_owed(7, 10, u64::MAX), 0);
         assert_eq!(debts.bytes(), 0, "not even an entry was made");
         debts.add(7, Debt { owed: 3, carry: 0 }, u64::MAX);
         assert_eq!(debts.add(7, Debt::NONE, u64::MAX), 3);
@@ -237,7 +261,7 @@ mod tests {
         assert_eq!((ids_owing(&debts), debts.sum()), ([5, 7, 9].into(), u64::MAX));
         debts.retain(|id| id != 7);
         assert_eq!((ids_owing(&debts), debts.sum()), ([5, 9].into(), 7));
-        assert_eq!(debts.take(2, true), Debt { owed: 0, carry: 5 });
+        assert_eq!(debts.take_all(2), Debt { owed: 0, carry: 5 });
         debts.retain(|_| false);
         assert_eq!((ids_owing(&debts), debts.sum(), debts.bytes()), ([].into(), 0, 0));
     }

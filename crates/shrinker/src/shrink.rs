@@ -198,7 +198,7 @@ impl ShrinkSlab<'_> {
                 Err(CallbackPanicked) => self.core.panicked(guard),
             }
         }
-        self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
+        self.core.map.forgive(self.memcg, self.node, guard.key.id);
     }
 
     /// Scans the number of objects that the policy plans: takes the debt, plans, scans in batches,
@@ -219,8 +219,9 @@ impl ShrinkSlab<'_> {
             _ => (0, options.seeks.clamp(1, SEEKS_ALL_MAX)),
         };
         let input = PlanInput { freeable, priority, seeks, batch: options.batch, background };
+        let (pays, received_before) = (policy.pays(background), counted.received_before);
         let debt = match self.has_deferred {
-            true => map.take_deferred(self.memcg, self.node, guard.key.id, policy.pays(background)),
+            true => map.take_deferred(self.memcg, self.node, guard.key.id, pays, received_before),
             false => Debt::NONE,
         };
         let plan = policy.plan(&input, debt);
@@ -278,7 +279,7 @@ impl ShrinkSlab<'_> {
     fn owed(&self, guard: &mut CallGuard, counted: Counted, visited: &mut VisitCounts, work: &mut Work<'_>) {
         let (map, freeable) = (&self.core.map, counted.freeable);
         // Takes only as many as will be scanned now, so that the rest stays visible.
-        let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left());
+        let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left(), counted.received_before);
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, debt, freeable, &plan, PRIORITY_DEFAULT);

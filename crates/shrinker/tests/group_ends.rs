@@ -242,6 +242,43 @@ fn s18_a_visit_of_a_group_whose_child_ends_in_it_keeps_the_childs_debt() {
     }
 }
 
+/// The debt of a child that ends after the count of the root, and before the visit takes the root's
+/// debt, is neither taken nor reduced to the objects that were counted.
+#[test]
+fn s18_a_visit_takes_no_debt_of_a_child_that_ended_since_its_count() {
+    for pays in [false, true] {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let child = tree.root().create("child").unwrap();
+        let stop = Arc::new(AtomicBool::new(true));
+        let stops = Arc::clone(&stop);
+        shelf
+            .scan
+            .set(Box::new(move |_| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) })))
+            .ok()
+            .unwrap();
+        shelf.add(tree.root(), N0, 10);
+        shelf.add(&child, N0, 200_000);
+        registry.shrink(tree.root(), N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
+        let owed = |memcg| registry.owed(memcg, N0, registration.id());
+        assert_eq!((owed(tree.root()), owed(&child)), (5, 100_000));
+        let (end, first) = (once(&child), AtomicBool::new(true));
+        let count = move |_: &ShrinkControl<'_>| {
+            // The first count is that of the root.
+            end();
+            first.swap(false, Relaxed).then_some(Count::Objects(10))
+        };
+        shelf.count.set(Box::new(count)).ok().unwrap();
+        if pays {
+            stop.store(false, Relaxed);
+            registry.pay_debts(tree.root(), N0, &mut Work::unlimited());
+        } else {
+            registry.shrink(tree.root(), N0, 12, Reclaim::KSWAPD, &mut Work::unlimited());
+        }
+        assert_eq!(shelf.len(tree.root(), N0), 200_010, "the child has ended");
+        assert!(owed(tree.root()) >= 99_990, "{} objects are owed; pays: {pays}", owed(tree.root()));
+    }
+}
+
 #[test]
 fn s3_a_debt_is_at_most_the_objects_although_other_groups_end() {
     let (tree, registry, shelf, registration) = one_shelf();

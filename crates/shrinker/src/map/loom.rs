@@ -193,7 +193,7 @@ fn s18_no_debt_is_lost_in_a_death() {
         let payer = {
             let (map, child) = (Arc::clone(&map), child.clone());
             thread::spawn(move || {
-                let taken = map.take_deferred(&child, N0, 0, true);
+                let taken = map.take_deferred(&child, N0, 0, true, u64::MAX);
                 map.add_deferred(&child, N0, 0, taken, |_| u64::MAX);
             })
         };

@@ -21,23 +21,30 @@ use crate::deferred::Debt;
 
 impl Map {
     /// Takes the debt out, so that no other thread scans its objects as well (S5). Without `all`,
-    /// takes only the carried fraction.
-    pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
+    /// takes only the carried fraction. Leaves the owed objects that ended groups have added since
+    /// [`received`](Self::received) returned `received_before` (S18).
+    pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool, received_before: u64) -> Debt {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
             .get(memcg.id())
             .and_then(ShrinkerInfo::visit_state)
-            .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(id, all))
+            .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(id, all, received_before))
+    }
+
+    /// Drops the whole debt.
+    pub(crate) fn forgive(&self, memcg: &Memcg, node: NodeId, id: u32) {
+        self.take_deferred(memcg, node, id, true, u64::MAX);
     }
 
     /// Takes up to `max` deferred objects, so that no other thread scans them as well (S5), and
-    /// leaves the carried fraction.
-    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
+    /// leaves the carried fraction. `received_before` is as in
+    /// [`take_deferred`](Self::take_deferred).
+    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64, received_before: u64) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
             .get(memcg.id())
             .and_then(ShrinkerInfo::visit_state)
-            .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max))
+            .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max, received_before))
     }
 
     /// Adds to a debt, and reduces it to `owed_max` owed objects, also if there is nothing to add

@@ -32,7 +32,7 @@ impl Map {
                 self.set(parent, node, key);
                 let debt = info
                     .visit_state()
-                    .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(key.id, true));
+                    .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take_all(key.id));
                 self.add_deferred_of(key, parent, node, debt);
             }
         }

@@ -147,11 +147,11 @@ proptest! {
                     prop_assert_eq!(now, sum);
                 }
                 Op::Take(g, n, id) => {
-                    let taken = map.take_deferred(&groups[g], NodeId::new(n), id, true).owed;
+                    let taken = map.take_deferred(&groups[g], NodeId::new(n), id, true, u64::MAX).owed;
                     prop_assert_eq!(taken, model.get_mut(&(g, n, id)).map_or(0, core::mem::take));
                 }
                 Op::Pay(g, n, id, max) => {
-                    let taken = map.take_owed(&groups[g], NodeId::new(n), id, max);
+                    let taken = map.take_owed(&groups[g], NodeId::new(n), id, max, u64::MAX);
                     let owed = model.get_mut(&(g, n, id));
                     prop_assert_eq!(taken, owed.as_deref().map_or(0, |owed| max.min(*owed)));
                     if let Some(owed) = owed {
@@ -339,12 +339,12 @@ fn s17_a_cleared_bit_leaves_no_debt() {
         assert_eq!(last, other == 200, "of its word");
         map.retire_pair(root, node, 1, last);
         assert_eq!((map.owed(root, node, 1), map.owed(root, node, other)), (0, 10));
-        assert_eq!(map.take_deferred(root, node, 1, true), Debt::NONE);
+        assert_eq!(map.take_deferred(root, node, 1, true, u64::MAX), Debt::NONE);
         // Here the bit is set again before the call of `retire_pair`.
         let last = map.clear(root, node, other);
         map.set(root, node, keys[1]);
         map.retire_pair(root, node, other, last);
-        assert_eq!(map.take_deferred(root, node, other, true), Debt { owed: 10, carry: 3 });
+        assert_eq!(map.take_deferred(root, node, other, true, u64::MAX), Debt { owed: 10, carry: 3 });
         for key in keys {
             map.close(key);
         }
