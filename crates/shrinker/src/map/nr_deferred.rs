@@ -87,14 +87,14 @@ impl Map {
         if debt.is_none() && owed_max.as_ref().is_none_or(|owed_max| owed_max(0) == u64::MAX) {
             return 0;
         }
+        // In this order: a bit that was set before the owner is found unchanged is the owner's own.
+        let may_add = |info: &ShrinkerInfo| info.words.contains(id) && is_owner();
         let mut climbed;
         let mut at = memcg;
         loop {
             let infos = self.node(node).shard(at.id()).read();
             match infos.get(at.id()) {
-                // The owner is checked under the lock that the end of its id takes to clear the bit
-                // and the debt.
-                Some(info) if info.words.contains(id) && is_owner() => {
+                Some(info) if may_add(info) => {
                     // Without memory the debt is forgiven.
                     let visit_state = match debt.is_none() {
                         true => info.visit_state(),
@@ -102,6 +102,12 @@ impl Map {
                     };
                     let Some(visit_state) = visit_state else { return 0 };
                     let mut nr_deferred = visit_state.nr_deferred.lock();
+                    // Checked again under the lock: another thread may have cleared the bit and
+                    // called `forget_visits`, and nothing would remove a debt that is added after
+                    // that. It would be left to the next owner of the id (S17).
+                    if !may_add(info) {
+                        return 0;
+                    }
                     let owed = match &owed_max {
                         None => {
                             // Relaxed: see `received`.
