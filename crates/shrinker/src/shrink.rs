@@ -229,7 +229,7 @@ impl ShrinkSlab<'_> {
         let done =
             if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
         let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(counted));
+        let owed = map.add_deferred(self.memcg, self.node, guard.key, back, self.owed_max(counted));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             let added = back.owed.saturating_sub(debt.owed);
             visited.deferred += added;
@@ -261,7 +261,7 @@ impl ShrinkSlab<'_> {
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             let debt = Debt { owed: left, carry: 0 };
-            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, self.owed_max(counted));
+            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key, debt, self.owed_max(counted));
             visited.deferred += left;
             let (seeks, batch) = (guard.options.seeks, guard.options.batch);
             self.notify_background(
@@ -286,7 +286,7 @@ impl ShrinkSlab<'_> {
         let done = self.scan(guard, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
         let back = Debt { owed: left, carry: 0 };
-        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, self.owed_max(counted));
+        let owed = map.add_deferred(self.memcg, self.node, guard.key, back, self.owed_max(counted));
         trace::end(self, guard, done.freed, (debt, owed), left);
         self.note(guard, done, visited);
     }

@@ -20,9 +20,11 @@ use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::Kick;
 use lowwater_shrinker::Watermarks;
-use lowwater_shrinker::{Count, DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
+use lowwater_shrinker::{
+    Count, DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Step, Work,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
@@ -161,6 +163,51 @@ fn s17_a_second_count_that_panics_leaves_no_debt_to_the_next_owner_of_the_id() {
     let snapshot = registry.snapshot();
     let pair = snapshot.pairs.iter().find(|pair| pair.shrinker == id).unwrap();
     assert_eq!((pair.count, pair.deferred), (None, 0));
+}
+
+/// A visit defers objects while another one, which freed all that it counted, has the bit clear for
+/// its second count.
+#[test]
+fn s6_a_debt_is_kept_beside_a_visit_that_counts_again() {
+    let (tree, registry, shelf, registration) = shelf_on(1, Shelf::new());
+    shelf.add(tree.root(), N0, 1_000);
+    let (tell, entered) = mpsc::channel();
+    let (leave, wait) = mpsc::channel();
+    let (finish, finished) = mpsc::channel();
+    let (second, counts) = (Mutex::new((leave, finished)), AtomicU64::new(0));
+    // The first count is that of the visit that defers, the others are those of the other visit.
+    let count: CountFn = Box::new(move |_| match counts.fetch_add(1, Relaxed) {
+        0 => Some(Count::Objects(1_000)),
+        1 => Some(Count::Objects(10)),
+        _ => {
+            let second = second.lock().unwrap();
+            second.0.send(()).unwrap();
+            second.1.recv().unwrap();
+            Some(Count::Objects(990))
+        }
+    });
+    shelf.count.set(count).ok().unwrap();
+    let (stuck, first) = (Mutex::new((tell, wait)), AtomicBool::new(true));
+    let scan = move |_: &mut ShrinkControl<'_>| {
+        if !first.swap(false, Relaxed) {
+            return Some(Scan::Freed(10));
+        }
+        let stuck = stuck.lock().unwrap();
+        stuck.0.send(()).unwrap();
+        stuck.1.recv().unwrap();
+        Some(Scan::Stop)
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    let visit = |priority| registry.shrink(tree.root(), N0, priority, Reclaim::FOREGROUND, &mut Work::unlimited());
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            visit(2);
+            finish.send(()).unwrap();
+        });
+        entered.recv().unwrap();
+        visit(0);
+    });
+    assert_eq!(registry.owed(tree.root(), N0, registration.id()), 500);
 }
 
 #[test]

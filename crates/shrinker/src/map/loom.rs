@@ -144,7 +144,7 @@ fn a_footprint_beside_the_end_of_a_pair_does_not_deadlock() {
         let (ends, stays) = (map.open(1).unwrap(), map.open(2).unwrap());
         map.set(tree.root(), N0, ends);
         map.set(tree.root(), N0, stays);
-        map.add_deferred(tree.root(), N0, ends.id, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
+        map.add_deferred(tree.root(), N0, ends, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
         let reader = {
             let map = Arc::clone(&map);
             thread::spawn(move || map.footprint())
@@ -178,23 +178,28 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_set_on_its_parent() {
     });
 }
 
-/// A debt is recorded while its group dies: finally the parent owes it, exactly once.
-#[test]
-fn s18_no_debt_is_lost_in_a_death() {
-    lowwater_base::sync::model(|| {
+/// A debt is recorded while its group dies: finally the parent owes it, exactly once, although it
+/// has no objects of this shrinker itself. `parent_has`: another shrinker, of which it has.
+fn debt_meets_a_death(parent_has: Option<u32>) {
+    lowwater_base::sync::model(move || {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
         let child = tree.root().create("c").unwrap();
         map.set(&child, N0, key);
-        map.set(tree.root(), N0, key);
+        if let Some(other) = parent_has {
+            let other = map.open(other).unwrap();
+            map.set(tree.root(), N0, other);
+            // The debts are allocated here: the model does not see the ordering of a `OnceBox`.
+            map.add_deferred(tree.root(), N0, other, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
+        }
         let debt = |owed| Debt { owed, carry: 0 };
-        map.add_deferred(&child, N0, 0, debt(5), |_| u64::MAX);
+        map.add_deferred(&child, N0, key, debt(5), |_| u64::MAX);
         let payer = {
             let (map, child) = (Arc::clone(&map), child.clone());
             thread::spawn(move || {
                 let taken = map.take_deferred(&child, N0, 0, true, u64::MAX);
-                map.add_deferred(&child, N0, 0, taken, |_| u64::MAX);
+                map.add_deferred(&child, N0, key, taken, |_| u64::MAX);
             })
         };
         child.offline().unwrap();
@@ -203,6 +208,16 @@ fn s18_no_debt_is_lost_in_a_death() {
         assert_eq!(map.owed(tree.root(), N0, 0), 5);
         map.shut();
     });
+}
+
+#[test]
+fn s18_no_debt_is_lost_in_a_death() {
+    debt_meets_a_death(Some(1));
+}
+
+#[test]
+fn s18_no_debt_is_lost_in_a_death_below_a_parent_without_objects() {
+    debt_meets_a_death(None);
 }
 
 /// A shrinker's id ends while one of its lists reports an object.
@@ -236,11 +251,11 @@ fn s17_a_debt_beside_the_end_of_its_pair_is_not_left_to_the_next_owner() {
         map.set(tree.root(), N0, key);
         map.set(tree.root(), N0, other);
         // The debts are allocated here: the model does not see the ordering of a `OnceBox`.
-        map.add_deferred(tree.root(), N0, other.id, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
+        map.add_deferred(tree.root(), N0, other, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
         let visit = {
             let (map, root) = (Arc::clone(&map), tree.root().clone());
             thread::spawn(move || {
-                map.add_deferred(&root, N0, key.id, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
+                map.add_deferred(&root, N0, key, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
             })
         };
         let last = map.clear(tree.root(), N0, key.id);
@@ -264,11 +279,11 @@ fn next_owner_beside_an_end(has_bit: bool, is_visited: bool) {
         let (key, other) = (map.open(0).unwrap(), map.open(1).unwrap());
         let child = tree.root().create("c").unwrap();
         map.set(&child, N0, key);
-        map.add_deferred(&child, N0, 0, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
+        map.add_deferred(&child, N0, key, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
         if is_visited {
             map.set(tree.root(), N0, key);
             map.set(tree.root(), N0, other);
-            map.add_deferred(tree.root(), N0, 1, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
+            map.add_deferred(tree.root(), N0, other, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
         }
         let end = {
             let (map, root, child) = (Arc::clone(&map), tree.root().clone(), child.clone());
@@ -398,9 +413,9 @@ fn visit_meets_an_end() {
         let key = map.open(0).unwrap();
         map.set(tree.root(), N0, key);
         map.set(&child, N0, key);
-        map.add_deferred(&child, N0, 0, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
+        map.add_deferred(&child, N0, key, Debt { owed: 5, carry: 0 }, |_| u64::MAX);
         // The root's debts are allocated here: the model does not see the ordering of a `OnceBox`.
-        map.add_deferred(tree.root(), N0, 0, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
+        map.add_deferred(tree.root(), N0, key, Debt { owed: 0, carry: 1 }, |_| u64::MAX);
         let end = {
             let (map, root, child) = (Arc::clone(&map), tree.root().clone(), child.clone());
             thread::spawn(move || {
@@ -411,7 +426,7 @@ fn visit_meets_an_end() {
         let received_before = map.received(tree.root(), N0, 0);
         let counted = if child.is_online() { 1 } else { 10 };
         let owed_max = |received| counted + received - received_before;
-        map.add_deferred(tree.root(), N0, 0, Debt { owed: 1, carry: 0 }, owed_max);
+        map.add_deferred(tree.root(), N0, key, Debt { owed: 1, carry: 0 }, owed_max);
         end.join().unwrap();
         assert_eq!(map.owed(tree.root(), N0, 0), 6, "the debts of a child are lost");
         map.shut();

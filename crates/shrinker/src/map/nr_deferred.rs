@@ -49,9 +49,9 @@ impl Map {
 
     /// Adds to a debt, and reduces it to `owed_max` owed objects, also if there is nothing to add
     /// (S3). If the group has died, adds to the debt of its nearest online ancestor, without a
-    /// maximum: `owed_max` is of the group's own objects. If the pair's bit is clear, no objects
-    /// exist that could pay, and the debt is forgiven. Returns the owed objects afterwards; 0 if
-    /// there was nothing to do, or the debt was forgiven.
+    /// maximum: `owed_max` is of the group's own objects. Sets the pair's bit if it is clear, as a
+    /// debt is kept only with a bit. Returns the owed objects afterwards; 0 if there was nothing to
+    /// do, or the debt was forgiven.
     ///
     /// `owed_max` is called under the lock of the debts, with the pair's
     /// [`received`](Self::received) objects.
@@ -59,18 +59,18 @@ impl Map {
         &self,
         memcg: &Memcg,
         node: NodeId,
-        id: u32,
+        key: Key,
         debt: Debt,
         owed_max: impl Fn(u64) -> u64,
     ) -> u64 {
-        self.add_deferred_if(|| true, memcg, node, id, debt, Some(owed_max))
+        self.add_deferred_if(|| true, memcg, node, key, debt, Some(owed_max))
     }
 
     /// Hands a debt of an ended group over, for a caller that is not inside the shrinker, so
     /// that the id may get a new owner at any time: its debts are not changed.
     pub(super) fn add_deferred_of(&self, key: Key, memcg: &Memcg, node: NodeId, debt: Debt) {
         let is_owner = || self.index.lock(key.id).is_open(key);
-        self.add_deferred_if(is_owner, memcg, node, key.id, debt, None::<fn(u64) -> u64>);
+        self.add_deferred_if(is_owner, memcg, node, key, debt, None::<fn(u64) -> u64>);
     }
 
     /// As [`add_deferred`](Self::add_deferred), or without `owed_max` a hand-over. If `is_owner`
@@ -80,64 +80,88 @@ impl Map {
         is_owner: impl Fn() -> bool,
         memcg: &Memcg,
         node: NodeId,
-        id: u32,
+        key: Key,
         debt: Debt,
         mut owed_max: Option<impl Fn(u64) -> u64>,
     ) -> u64 {
         if debt.is_none() && owed_max.as_ref().is_none_or(|owed_max| owed_max(0) == u64::MAX) {
             return 0;
         }
-        // In this order: a bit that was set before the owner is found unchanged is the owner's own.
-        let may_add = |info: &ShrinkerInfo| info.words.contains(id) && is_owner();
         let mut climbed;
         let mut at = memcg;
+        // A bit is set once in each group: if it is clear again, a visit found no objects.
+        let mut may_set = !debt.is_none();
         loop {
             let infos = self.node(node).shard(at.id()).read();
-            match infos.get(at.id()) {
-                Some(info) if may_add(info) => {
-                    // Without memory the debt is forgiven.
-                    let visit_state = match debt.is_none() {
-                        true => info.visit_state(),
-                        false => info.visit_state_to_write(),
-                    };
-                    let Some(visit_state) = visit_state else { return 0 };
-                    let mut nr_deferred = visit_state.nr_deferred.lock();
-                    // Checked again under the lock: another thread may have cleared the bit and
-                    // called `forget_visits`, and nothing would remove a debt that is added after
-                    // that. It would be left to the next owner of the id (S17).
-                    if !may_add(info) {
-                        return 0;
-                    }
-                    let owed = match &owed_max {
-                        None => {
-                            // Relaxed: see `received`.
-                            self.has_received.store(true, Ordering::Relaxed);
-                            nr_deferred.receive(id, debt)
-                        }
-                        Some(owed_max) => {
-                            let owed_max = owed_max(nr_deferred.received(id));
-                            nr_deferred.add(id, debt, owed_max)
-                        }
-                    };
-                    drop(nr_deferred);
-                    if !debt.is_none() {
-                        // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all
-                        // paid is checked in vain until its `ShrinkerInfo` is removed.
-                        visit_state.has_deferred.store(true, Ordering::Relaxed);
-                    }
-                    return owed;
-                }
-                Some(_) => return 0,
-                // Checked under the lock, as in `set_slow`: `offline` removes the `ShrinkerInfo`
-                // under the same lock.
-                None if at.is_online() => return 0,
-                None => {}
+            let info = infos.get(at.id());
+            if let Some(owed) = info.and_then(|info| self.add_to(info, &is_owner, key.id, debt, owed_max.as_ref())) {
+                return owed;
             }
+            // Checked under the lock, as in `set_slow`: `offline` removes the `ShrinkerInfo` under
+            // the same lock.
+            let is_here = info.is_some() || at.is_online();
             drop(infos);
-            climbed = at.nearest_online();
-            at = &climbed;
-            owed_max = None;
+            if !is_here {
+                // The debt may be here earlier than the bit, which `offline` sets.
+                climbed = at.nearest_online();
+                at = &climbed;
+                (owed_max, may_set) = (None, !debt.is_none());
+            } else if may_set {
+                // Another visit may have the bit clear, and be about to count again.
+                self.set(at, node, key);
+                may_set = false;
+            } else {
+                return 0;
+            }
         }
+    }
+
+    /// Adds to the debt in a `ShrinkerInfo`, as [`add_deferred_if`](Self::add_deferred_if). `None`
+    /// if the bit is clear, or not the owner's.
+    fn add_to(
+        &self,
+        info: &ShrinkerInfo,
+        is_owner: impl Fn() -> bool,
+        id: u32,
+        debt: Debt,
+        owed_max: Option<&impl Fn(u64) -> u64>,
+    ) -> Option<u64> {
+        // In this order: a bit that was set before the owner is found unchanged is the owner's own.
+        let may_add = || info.words.contains(id) && is_owner();
+        if !may_add() {
+            return None;
+        }
+        // Without memory the debt is forgiven.
+        let visit_state = match debt.is_none() {
+            true => info.visit_state(),
+            false => info.visit_state_to_write(),
+        };
+        let Some(visit_state) = visit_state else { return Some(0) };
+        let mut nr_deferred = visit_state.nr_deferred.lock();
+        // Checked again under the lock: another thread may have cleared the bit and called
+        // `forget_visits`, and nothing would remove a debt that is added after that. It would be
+        // left to the next owner of the id (S17).
+        if !may_add() {
+            return None;
+        }
+        let owed = match owed_max {
+            None => {
+                // Relaxed: see `received`.
+                self.has_received.store(true, Ordering::Relaxed);
+                nr_deferred.receive(id, debt)
+            }
+            Some(owed_max) => {
+                let owed_max = owed_max(nr_deferred.received(id));
+                nr_deferred.add(id, debt, owed_max)
+            }
+        };
+        drop(nr_deferred);
+        if !debt.is_none() {
+            // Relaxed: see `Map::collect`. Never cleared: a group whose debts are all paid is
+            // checked in vain until its `ShrinkerInfo` is removed.
+            visit_state.has_deferred.store(true, Ordering::Relaxed);
+        }
+        Some(owed)
     }
 
     /// Returns the sum of the owed objects that ended groups have handed to this pair. A visit
