@@ -197,9 +197,10 @@ impl Map {
     /// Sets the bit for a list of `memcg` on `node` that may hold objects. If the group is offline,
     /// sets the bit of its nearest online ancestor, which has its lists.
     ///
-    /// If the bit is set already: one read lock, one fence, no store to the map.
+    /// If the bit is set already: one read lock, one fence, no store to the map. Returns false if
+    /// there was no memory: the node is dirty then.
     #[doc(alias = "set_shrinker_bit")]
-    pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
+    pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) -> bool {
         // INVARIANT 4: the index records the clamped node, as the map does.
         let node = NodeId::new(self.at(node) as u16);
         let mut tried = self.try_set(memcg, node, key);
@@ -212,9 +213,11 @@ impl Map {
             at = &above;
             tried = self.try_set(at, node, key);
         }
-        if let SetOutcome::NoMemory = tried {
+        let has_memory = !matches!(tried, SetOutcome::NoMemory);
+        if !has_memory {
             self.mark_dirty(node);
         }
+        has_memory
     }
 
     /// Marks the node dirty: a bit on it could not be set.
@@ -310,9 +313,9 @@ impl Map {
     }
 
     /// Clears a bit. The caller then counts again, and [`set`](Self::set)s the bit again unless
-    /// that count is "empty". If it is, or the id is closed, the caller calls
-    /// [`retire_pair`](Self::retire_pair), and in all cases [`remove_unset`](Self::remove_unset).
-    /// Returns whether this was the last bit in its word.
+    /// that count is "empty". If it is, or the id is closed, or there is no memory for the bit, the
+    /// caller calls [`retire_pair`](Self::retire_pair), and in all cases
+    /// [`remove_unset`](Self::remove_unset). Returns whether this was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let infos = self.node(node).shard(memcg.id()).read();

@@ -32,7 +32,9 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
             match count {
                 Ok(count) if count.is_empty(guard.options.memcg_aware) => {}
                 // Without memory the node is marked dirty again.
-                Ok(_) => core.map.set(&memcg, node, guard.key),
+                Ok(_) => {
+                    core.map.set(&memcg, node, guard.key);
+                }
                 Err(CallbackPanicked) => core.panicked(&mut guard),
             }
         }

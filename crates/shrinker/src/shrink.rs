@@ -172,15 +172,15 @@ impl ShrinkSlab<'_> {
         match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = false,
             Ok(_) => {
-                self.core.map.set(self.memcg, self.node, guard.key);
+                let is_set = self.core.map.set(self.memcg, self.node, guard.key);
                 // Another visit may have the bit clear now, and set it again: the state stays.
-                retires = !self.core.map.is_own(guard.key, self.memcg);
+                retires = !is_set || !self.core.map.is_own(guard.key, self.memcg);
             }
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
         if retires {
-            // Also after a panic, or if the id was closed meanwhile: the end of the id missed this
-            // pair, as its bit was clear.
+            // Also after a panic, without memory for the bit, or if the id was closed meanwhile:
+            // the end of the id misses or has missed this pair, as its bit is clear.
             self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
         }
         self.core.map.remove_unset(guard.key.id, self.memcg.id());

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use lowwater_lru_core::topology::{Fixed, Topology};
-use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId, Occupancy};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Count, Job, Reclaim, Registry, RegistryConfig, Scan, Select, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
@@ -150,5 +150,62 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             assert!(nth >= 5, "{nth} allocations");
             return;
         }
+    }
+}
+
+/// A visit clears the bit of a group with a debt, and finds objects by its second count. Meanwhile
+/// the shrinker got objects of another group, so there may be no memory to set the bit again.
+#[test]
+fn s17_a_bit_that_had_no_memory_leaves_no_debt_to_the_next_owner() {
+    let tree = warm_up();
+    let (group, other) = (tree.root().create("g").unwrap(), tree.root().create("other").unwrap());
+    for nth in 0.. {
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("stuck").alloc().unwrap();
+        let occupancy = prepared.occupancy();
+        let stuck =
+            Arc::new(Stuck { other: other.clone(), occupancy: prepared.occupancy(), counts: AtomicU64::new(0) });
+        let registration = prepared.register(stuck);
+        let id = registration.id();
+        occupancy.occupied(&group, N0);
+        let shrink = || {
+            registry.shrink(&group, N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
+        };
+        shrink();
+        assert_eq!(registry.owed(&group, N0, id), 500);
+        let ((), refused) = refused_after(nth, shrink);
+        drop(registration);
+        let prepared = registry.builder("heir").alloc().unwrap();
+        assert_eq!(prepared.id(), id, "the id is reused");
+        let occupancy = prepared.occupancy();
+        let _registration = prepared.register(pool(1_000));
+        occupancy.occupied(&group, N0);
+        assert_eq!(registry.owed(&group, N0, id), 0, "allocation {nth}");
+        if !refused {
+            assert!(nth >= 4, "{nth} allocations");
+            return;
+        }
+    }
+}
+
+/// A shrinker that frees nothing. Its second count is "empty"; in the third, it gets objects of
+/// another group.
+struct Stuck {
+    other: Memcg,
+    occupancy: Arc<dyn Occupancy>,
+    counts: AtomicU64,
+}
+
+impl Shrinker for Stuck {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        match self.counts.fetch_add(1, Relaxed) {
+            1 => return Count::Empty,
+            2 => self.occupancy.occupied(&self.other, N0),
+            _ => {}
+        }
+        Count::Objects(1_000)
+    }
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Stop
     }
 }
