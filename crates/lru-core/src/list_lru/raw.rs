@@ -9,8 +9,10 @@
 //! locks of its shards (one at a time), the lock of an ancestor's list. The listener
 //! ([`Occupancy`]) is called under a list's lock, so its locks come last. Exception: listeners and
 //! walks' callbacks may be the first to add to another `ListLru`, and so wait for a chain under a
-//! list's lock. So the holder of an online group's chain waits for no lock; an owner that is being
-//! dropped may, as none of its lists is walked then.
+//! list's lock. So the holder of an online group's chain waits for no lock but those of shards that
+//! it joins: no walk of them is in progress then, and [`Occupancy`] forbids listeners to wait for
+//! this chain under them. An owner that is being dropped may wait, as none of its lists is walked
+//! then.
 //!
 //! # A group goes offline during an add (R1, R2)
 //!

@@ -87,8 +87,9 @@ impl RawListLru {
     /// progress. Resets the count of contended adds of a list without shards. `false`: shards
     /// remain, or the list's lock is taken.
     pub(super) fn sweep_shards(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
-        // No lock is waited for, as in `publish`: a walk may hold one while its callback waits for
-        // the chain.
+        // Only the shards' locks are waited for, while they are joined: a walk may hold another
+        // list's lock while its callback waits for the chain, and no walk of the shards is in
+        // progress then (invariant 3 of the shards).
         let Some(mut list) = one.try_lock(guard) else { return false };
         if !list.is_split() {
             list.forget_misses();
