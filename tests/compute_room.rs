@@ -32,7 +32,8 @@ fn charges_inside_of_evicted_values_make_room_for_a_computed_value() {
         let charge = runtime.charge_guard(runtime.root(), bytes);
         charge.ok().map(|_charge| Arc::new(Paid { bytes: vec![7; len], _charge }))
     };
-    // Repeated: readers of other tests may hold the evicted values back.
+    // Repeated: readers of other tests may hold the evicted values back, and the reclaimer, which
+    // is outside the read side, may make the room before the second call.
     until("the charges of evicted values make room", || {
         let is_full = (0..10).all(|key| paid(1, BUDGET / 16).is_some_and(|paid| cache.insert(key, paid).is_ok()));
         let mut calls = 0;
@@ -42,10 +43,10 @@ fn charges_inside_of_evicted_values_make_room_for_a_computed_value() {
             Op::Put(paid(8 << 20, ByteSize::ZERO).expect("no bytes are charged"))
         });
         let is_inserted = is_full && matches!(computed, Ok(Computed::Inserted));
-        assert!(!is_inserted || calls == 2, "{calls} calls");
+        assert!(calls <= 2, "{calls} calls");
         cache.clear();
         cache.collect();
-        is_inserted
+        is_inserted && calls == 2
     });
     drop(cache);
     until("all bytes came back", || {
