@@ -57,7 +57,8 @@ use handshake::shake_hands;
 /// `src/tests/compatibility/names.rs` (`-R`, `conn_yields`) state the number.
 const READS_PER_TURN: u32 = 16;
 /// After this many commands that are not plain, the task yields, too: an append to a large value
-/// takes 18 bytes of input, and copies all of the value.
+/// takes 18 bytes of input, and copies all of the value. Lines before a login count as such
+/// commands.
 const COMMANDS_PER_TURN: u32 = 20;
 
 /// Serves a client until it disconnects, sends an input that cannot be decoded any further, or the
@@ -447,9 +448,10 @@ impl Connection {
                         }
                     }
                 }
-                if is_logged {
-                    // Without the line, which has a password.
-                    self.session.log_exchange(None);
+                self.commands += 1;
+                // `sent` is absent until the login: the line, which has a password, is not logged.
+                if self.is_due_after_command(is_logged) && self.after_command(is_logged).await?.is_break() {
+                    break;
                 }
                 continue;
             }
