@@ -16,6 +16,7 @@ pub mod tls;
 pub mod traffic_limits;
 pub mod users;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -92,8 +93,8 @@ impl Settings {
     /// Returns the tenants that have traffic limits, to which no connection can belong: no user has
     /// the tenant's name, and no listening address is restricted to the tenant.
     pub fn tenants_without_connections(&self) -> Vec<&str> {
-        let has_connections =
-            |name: &str| name == DEFAULT_TENANT || self.tenants_with_connections().any(|other| other == name);
+        let connected: HashSet<&str> = self.tenants_with_connections().collect();
+        let has_connections = |name: &str| name == DEFAULT_TENANT || connected.contains(name);
         let limited = self.limits.iter().filter(|(_, limits)| limits.traffic != TrafficLimits::default());
         limited.map(|(name, _)| name.as_str()).filter(|name| !has_connections(name)).collect()
     }

@@ -6,13 +6,14 @@
 //! A change must ensure that no error contains a password, and that a user's name is valid as the
 //! name of a tenant.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::limits::check_tenant_name;
 
-/// User names and passwords.
+/// The password of each user, by the user's name.
 #[derive(Clone, Debug)]
-pub struct Users(Vec<(String, String)>);
+pub struct Users(HashMap<String, String>);
 
 impl Users {
     /// Reads the file at `path`.
@@ -27,7 +28,7 @@ impl Users {
     }
 
     fn parse(text: &str, delimiter: u8) -> Result<Self, (usize, String)> {
-        let mut users: Vec<(String, String)> = Vec::new();
+        let mut users = HashMap::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let wrong = |why: String| (index + 1, why);
             let (user, password) =
@@ -36,10 +37,9 @@ impl Users {
             if password.is_empty() || password.contains(' ') {
                 return Err(wrong("a password must have at least one character, and no space".into()));
             }
-            if users.iter().any(|(other, _)| other == user) {
+            if users.insert(user.to_owned(), password.to_owned()).is_some() {
                 return Err(wrong(format!("the user {user} has a line already")));
             }
-            users.push((user.to_owned(), password.to_owned()));
         }
         if users.is_empty() {
             return Err((1, "the file has no user, so no client could log in".into()));
@@ -47,15 +47,15 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Returns the names of all users.
+    /// Returns the names of all users, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+        self.0.keys().map(String::as_str)
     }
 
     /// Returns the user's name if the password is right. The comparison takes the same time for all
     /// passwords of the right length, so that its time does not tell how many bytes are right.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {
-        let found = self.0.iter().find(|(name, _)| name.as_bytes() == user);
+        let found = self.0.get_key_value(std::str::from_utf8(user).ok()?);
         found.filter(|(_, right)| is_same(right.as_bytes(), password)).map(|(name, _)| name.as_str())
     }
 }
@@ -66,7 +66,13 @@ fn is_same(right: &[u8], given: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+    use crate::settings::args;
+    use crate::settings::limits::Limits;
+    use crate::settings::traffic_limits::TrafficLimits;
+    use crate::store::tenant::CONFIGURED_MAX;
 
     #[test]
     fn a_login_needs_the_password_of_its_user() {
@@ -76,6 +82,25 @@ mod tests {
         for (user, password) in [("shop", "secreT"), ("shop", "secre"), ("shop", ""), ("search", "secret"), ("", "")] {
             assert_eq!(users.check(user.as_bytes(), password.as_bytes()), None, "{user} {password}");
         }
+    }
+
+    /// With a search of all users for each line, each login or each limited tenant, every one of
+    /// these steps takes minutes.
+    #[test]
+    fn the_time_of_a_user_does_not_depend_on_the_number_of_users() {
+        let begun = Instant::now();
+        let names = || (1..CONFIGURED_MAX).map(|n| format!("user{n:06}"));
+        let users = Users::parse(&names().map(|name| name + ":secret\n").collect::<String>(), b'/').unwrap();
+        for _ in 0..100_000 {
+            assert_eq!(users.check(b"user999999", b"secret"), None);
+        }
+        let mut settings = args::parse(["lowwater-server"]).unwrap().unwrap();
+        let traffic = TrafficLimits { requests: Some(1), ..TrafficLimits::default() };
+        let limits = Limits { traffic, ..Limits::default() };
+        settings.limits = names().chain(["other".to_owned()]).map(|name| (name, limits)).collect();
+        settings.users = Some(users);
+        assert_eq!(settings.tenants_without_connections(), ["other"]);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 
     #[test]
