@@ -368,9 +368,39 @@ impl Store {
     /// fit into the budget.
     pub fn set_limits(&self, changes: &[(String, Limits)], tenants_max: usize) -> Result<(), String> {
         let asked = self.asked_budget.lock();
+        self.set_limits_within(*asked, changes, tenants_max)
+    }
+
+    /// Sets the limits of a tenant to the result of `change`, which gets the present limits, and
+    /// creates the tenant as [`set_limits`](Self::set_limits) does. Of concurrent changes, each
+    /// gets the limits that the one before has set. `change` runs under the lock. O(all tenants).
+    ///
+    /// # Errors
+    ///
+    /// Those of `change` and of [`set_limits`](Self::set_limits); no limit is changed.
+    pub fn change_limits(
+        &self,
+        name: &str,
+        tenants_max: usize,
+        change: impl FnOnce(Limits) -> Result<Limits, String>,
+    ) -> Result<(), String> {
+        // Before the limits are read: a change by another thread would be lost.
+        let asked = self.asked_budget.lock();
+        let limits = change(self.limits(name).unwrap_or_default())?;
+        self.set_limits_within(*asked, &[(name.to_owned(), limits)], tenants_max)
+    }
+
+    /// As [`set_limits`](Self::set_limits), in the budget that was asked for, which the caller has
+    /// locked.
+    fn set_limits_within(
+        &self,
+        asked: ByteSize,
+        changes: &[(String, Limits)],
+        tenants_max: usize,
+    ) -> Result<(), String> {
         // Not the present budget: under pressure a file of limits would be refused that was valid
         // at the start.
-        self.check_mins(*asked, changes)?;
+        self.check_mins(asked, changes)?;
         let tenants = changes.iter().map(|(name, _)| self.tenant(name, tenants_max));
         let tenants: Vec<_> = tenants.collect::<Result<_, _>>()?;
         for (tenant, (_, limits)) in tenants.iter().zip(changes) {

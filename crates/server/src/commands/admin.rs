@@ -60,13 +60,12 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     let name = text(name)?;
     check_tenant_name(name, session.server.settings.delimiter)?;
     let fields: Vec<&str> = limits.map(text).collect::<Result<_, _>>()?;
-    let store = &session.server.store;
-    let given = store.limits(name).unwrap_or_default();
-    let limits: Limits = given.with(fields.into_iter()).map_err(|(field, why)| match field {
-        Some(field) => format!("{field}: {why}"),
-        None => why,
-    })?;
-    store.set_limits(&[(name.to_owned(), limits)], TENANTS_MAX)
+    session.server.store.change_limits(name, TENANTS_MAX, |limits| {
+        limits.with(fields.into_iter()).map_err(|(field, why)| match field {
+            Some(field) => format!("{field}: {why}"),
+            None => why,
+        })
+    })
 }
 
 /// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its

@@ -210,3 +210,25 @@ fn of_two_keys_with_one_hash_the_later_stays() {
     assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
     assert!(!is_live(b"b") && !is_live(b"a"));
 }
+
+/// The second change begins while the first one runs, and must wait for its end.
+#[test]
+fn concurrent_changes_of_one_tenant_keep_each_others_limits() {
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let store = Store::new(&settings, &Arc::new(PiecePool::new(0))).unwrap();
+    let (low, high) = (ByteSize::kib(1), ByteSize::kib(2));
+    let (store, (sender, changed)) = (&store, std::sync::mpsc::channel());
+    std::thread::scope(|scope| {
+        let change = |limits| {
+            scope.spawn(move || {
+                store.change_limits("shop", 10, |limits| Ok(Limits { high, ..limits })).unwrap();
+                let _ = sender.send(());
+            });
+            // A change that does not wait would end in this time, and be lost.
+            let _ = changed.recv_timeout(Duration::from_millis(100));
+            Ok(Limits { low, ..limits })
+        };
+        store.change_limits("shop", 10, change).unwrap();
+    });
+    assert_eq!(store.limits("shop"), Some(Limits { low, high, ..Limits::default() }));
+}
