@@ -6,8 +6,10 @@
 //! A change must ensure that no client waits without an answer, and that no client delays the next
 //! `accept`, except by a bounded refusal while the process is out of file descriptors.
 
-use std::future::Future;
+use std::future::{poll_fn, Future};
+use std::pin::{pin, Pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
@@ -79,7 +81,7 @@ impl Ending {
 /// A message for the user, if an address cannot be listened on, the cache cannot be created, or a
 /// file of the settings cannot be used.
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending, String> {
-    let signal = stop_signal()?;
+    let mut signal = pin!(stop_signal()?);
     let inherited = inherited()?;
     let (server, listeners) = match inherited.is_empty() {
         true => open(settings).await?,
@@ -100,9 +102,18 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     #[cfg(unix)]
     let pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
     let reloads = reload::on_hangup(Arc::clone(&server))?;
+    let mut ending = Ending {
+        server: Arc::clone(&server),
+        how: Stop::Discard,
+        save_file,
+        #[cfg(unix)]
+        _pid_file: pid_file,
+    };
     // The last step that can fail: it removes the file of the values.
-    if let Some(file) = save_file.clone() {
-        on_blocking_thread(&server, move |server| snapshot::load_and_log(server, &file)).await??;
+    if let Some(file) = &ending.save_file {
+        if !load(&server, file, signal.as_mut()).await? {
+            return Ok(ending);
+        }
     }
     banner::print(&server);
     #[cfg(unix)]
@@ -110,24 +121,43 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     tokio::spawn(reloads);
     #[cfg(unix)]
     notify(&server, service_manager::State::Ready);
-    let (stopping, mut how) = (Arc::clone(&server), Stop::Discard);
     let stopped = async {
-        how = tokio::select! {
+        ending.how = tokio::select! {
             how = signal => how,
-            how = stopping.stopped() => how,
+            how = server.stopped() => how,
         };
     };
     run(&server, listeners, round_robin, stopped).await;
     #[cfg(unix)]
     notify(&server, service_manager::State::Stopping);
     server.end();
-    Ok(Ending {
-        server,
-        how,
-        save_file,
-        #[cfg(unix)]
-        _pid_file: pid_file,
-    })
+    Ok(ending)
+}
+
+/// Loads the values of `file`, if there is one, and removes it; returns whether the server is to
+/// serve. After a `signal` during the load it is not: no client has changed a value yet, so the
+/// file stays as it is, for the next start.
+///
+/// # Errors
+///
+/// A message for the user, if the file cannot be used or removed.
+async fn load(
+    server: &Arc<Server>,
+    file: &Arc<SaveFile>,
+    mut signal: Pin<&mut impl Future<Output = Stop>>,
+) -> Result<bool, String> {
+    let of_load = Arc::clone(file);
+    let loaded = on_blocking_thread(server, move |server| snapshot::load_and_log(server, &of_load)).await??;
+    let Some(loaded) = loaded else { return Ok(true) };
+    let is_stopped = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx).is_ready())).await;
+    if is_stopped {
+        let shown = file.path().display();
+        server.log(0, format_args!("--save-file: {shown}: left as it is, as a signal has ended the start"));
+        return Ok(false);
+    }
+    let file = Arc::clone(file);
+    on_blocking_thread(server, move |server| snapshot::remove_and_log(server, &file, loaded)).await??;
+    Ok(true)
 }
 
 /// Tells the service manager a state, if there is one.

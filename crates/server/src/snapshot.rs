@@ -3,7 +3,8 @@
 //! The file is written when the server has ended its last connection, under another name first, so
 //! that it is either complete or absent. It is removed once it has been read, as the last step of a
 //! start that can fail: after a server has ended without saving, the next one must not start with
-//! values that were changed since, and a start that fails must not lose the values.
+//! values that were changed since, and a start that fails, or that a signal ends during the load,
+//! must not lose the values.
 //!
 //! Each value keeps its key, flags, CAS number, remaining time and use count. The values that were
 //! used least are written first, so that they are the first to be evicted if the next server has
@@ -34,6 +35,14 @@ use crate::store::Store;
 
 pub use save_file::SaveFile;
 
+/// A file whose values were loaded, and that is still to be removed.
+#[derive(Debug)]
+#[must_use = "after a crash, the next server would load the values again"]
+pub struct LoadedFile {
+    /// The reason why the file was not read to its end.
+    damage: Option<io::Error>,
+}
+
 /// The counts of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadCounts {
@@ -59,33 +68,42 @@ pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the values that the last server has saved, if any, removes the file, and logs the result.
-/// A damaged file is kept under another name, and the server has the values of the chunks before
-/// the damage.
+/// Loads the values that the last server has saved, and logs the result; `None` if there is no
+/// file. The file stays until [`remove_and_log`] is called. Of a damaged file, the server has the
+/// values of the chunks before the damage.
 ///
 /// # Errors
 ///
-/// A sentence with the file and the reason, if the file cannot be opened, if its first bytes cannot
-/// be read or are not those of this version, or if it cannot be removed or renamed. The file stays
-/// as it is. A later read error counts as damage.
-pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
+/// A sentence with the file and the reason, if the file cannot be opened, or if its first bytes
+/// cannot be read or are not those of this version. A later read error counts as damage.
+pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<Option<LoadedFile>, String> {
     let begun = Instant::now();
-    let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(()) };
+    let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(None) };
     let (LoadCounts { loaded, expired, without_room, too_large }, outcome) = load(&server.store, BufReader::new(saved));
     let damage = match outcome {
         Ok(()) => None,
         Err(ReadError::Damaged(why)) => Some(why),
         Err(why) => return Err(file.error(format_args!("{why}; it is left as it is"))),
     };
-    let shown = file.path().display();
     server.log(
         0,
         format_args!(
-            "loaded {loaded} values from {shown} in {:.1?}; {expired} have expired, {without_room} had no room, \
+            "loaded {loaded} values from {} in {:.1?}; {expired} have expired, {without_room} had no room, \
              {too_large} are larger than -I allows",
+            file.path().display(),
             begun.elapsed()
         ),
     );
+    Ok(Some(LoadedFile { damage }))
+}
+
+/// Removes a file that was loaded. A damaged one is kept under another name, which is logged.
+///
+/// # Errors
+///
+/// A sentence with the file and the reason, if it cannot be removed or renamed. It stays as it is.
+pub fn remove_and_log(server: &Server, file: &SaveFile, LoadedFile { damage }: LoadedFile) -> Result<(), String> {
+    let shown = file.path().display();
     let done = match damage {
         None => file.remove(),
         Some(why) => {

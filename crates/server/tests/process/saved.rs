@@ -6,9 +6,10 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use rustix::process::{kill_process, Signal};
+use rustix::fs::{flock, FlockOperation};
+use rustix::process::{kill_process, Pid, Signal};
 
 use super::server::{exchange, until, Server};
 
@@ -124,6 +125,36 @@ fn a_delete_that_is_answered_is_in_the_file() {
     let server = Server::start(&flags);
     let is_deleted = get(&server, "x") == "END\r\n";
     assert_eq!(replies.ends_with(b"DELETED\r\n"), is_deleted, "{} bytes of replies", replies.len());
+}
+
+/// The server waits for the lock of the file when the signal arrives, so it finds the signal when
+/// it has loaded the values.
+#[test]
+fn a_signal_during_the_load_keeps_the_file() {
+    // The bit of SIGUSR1, the last of the three for which the server installs a handler.
+    const HANDLED: u64 = 1 << 9;
+    let file = File::new("load");
+    let saved = save_one(&file);
+    for signal in [Signal::INT, Signal::TERM] {
+        let lock = std::fs::File::open(format!("{}.lock", file.path())).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lowwater-server"));
+        command.args(["-p0", "-m8", "--save-file", file.path()]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        until("the server handles signals", || {
+            let status = std::fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(caught.trim(), 16).unwrap() & HANDLED != 0
+        });
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        drop(lock);
+        let ended = child.wait_with_output().unwrap();
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && ended.stdout.is_empty(), "{signal:?}: {ended:?}");
+        assert!(log.contains("loaded 1 values") && log.contains("left as it is"), "{signal:?}: {log}");
+        assert!(std::fs::read(&file.0).unwrap() == saved, "{signal:?}");
+    }
 }
 
 #[test]
