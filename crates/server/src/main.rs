@@ -58,8 +58,6 @@
 //!   loses it.
 //! * A value created by `mg`, `ma`, `append` or a growing `incr` under a key in base64 shows its
 //!   key in base64; memcached shows the raw bytes, line ends included.
-//! * `mg`, `gat` and `gats` set an exptime after the read: if another client stores the value in
-//!   between, the new value gets the exptime.
 //! * Marking a value stale, or recording that a client won it, replaces the value, so its bytes are
 //!   needed twice for a moment. Without room for the second copy, no client wins, and a value to be
 //!   marked stale is deleted. With `-M`, an `incr` may find no room for the same reason.
