@@ -34,18 +34,21 @@
 
 use core::cell::UnsafeCell;
 
-/// The words of a [`LockSpace`], whose size and alignment it has.
+/// A word of a [`LockSpace`], which gives its alignment.
 #[cfg(not(lowwater_wide_lock))]
-type Words = [u32; 1];
-/// The words of a [`LockSpace`], whose size and alignment it has.
+type Word = u32;
+/// A word of a [`LockSpace`], which gives its alignment.
 #[cfg(lowwater_wide_lock)]
-type Words = [u64; 4];
+type Word = u64;
+
+/// The number of words in a [`LockSpace`].
+const WORDS: usize = if cfg!(lowwater_wide_lock) { 4 } else { 1 };
 
 /// The memory of an embedder's lock: four bytes, or 32 with `--cfg lowwater_wide_lock`. Initially
 /// zero.
 #[repr(C)]
 #[derive(Debug)]
-pub struct LockSpace(UnsafeCell<Words>);
+pub struct LockSpace(UnsafeCell<[Word; WORDS]>);
 
 // SAFETY: the bytes are accessed only as a `Lock`, which is `Sync`.
 unsafe impl Sync for LockSpace {}
@@ -54,7 +57,7 @@ impl LockSpace {
     /// Creates a space of zero bytes: a free lock.
     #[expect(clippy::new_without_default, reason = "created only as a part of a lock")]
     pub const fn new() -> Self {
-        Self(UnsafeCell::new([0; size_of::<Words>() / align_of::<Words>()]))
+        Self(UnsafeCell::new([0; WORDS]))
     }
 
     /// Returns the lock in this space.
