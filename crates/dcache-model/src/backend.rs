@@ -5,8 +5,9 @@
 //! fail, block or panic; its answers are cached and never checked again, except by invalidation.
 //!
 //! A change must ensure that a backend is called with no locks but those that a cached answer never
-//! needs: none in `root` and `read_dir`, otherwise `rwsem`s of directories and, for a rename,
-//! `rename_mutex`. So a backend that blocks delays no lookup that is answered from the cache.
+//! needs: none in `root`, otherwise `rwsem`s of directories, and `rename_mutex` for a rename, and
+//! for a link between two directories. So a backend that blocks delays no lookup that is answered
+//! from the cache.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]
@@ -33,10 +34,10 @@ pub struct InodeInfo {
 
 /// The source of truth behind the cache: a file system, an object store, a zone.
 ///
-/// For one directory, `lookup` may run on several threads at a time; a call that changes names runs
-/// on one thread, without concurrent lookups; `read_dir` may run at any time. An implementation
-/// must not use the mount above it, because calls run while the directory's `rwsem` is held. A
-/// panic propagates to the caller of the mount, and leaves the cache consistent.
+/// For one directory, `lookup` and `read_dir` may run on several threads at a time; a call that
+/// changes names runs on one thread, without them. An implementation must not use the mount above
+/// it, because calls run while the directory's `rwsem` is held. A panic propagates to the caller of
+/// the mount, and leaves the cache consistent.
 ///
 /// A backend that changes by itself makes cached answers stale. The owner of the mount has to
 /// detect such changes and call [`Mount::invalidate`](crate::Mount::invalidate).

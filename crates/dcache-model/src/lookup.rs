@@ -108,7 +108,8 @@ impl Mount {
         self.resolve_stat(path, &self.sb.group).map_err(|kind| kind.at(path))
     }
 
-    /// Returns the names in a directory, read from the backend.
+    /// Returns the names in a directory, read from the backend. Changes in the directory wait
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -118,6 +119,11 @@ impl Mount {
         let read = || {
             let entry = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
             let number = entry.dentry.directory()?;
+            // Excludes a removal, after which the backend may give the number to another directory.
+            let _shared = entry.dentry.make_dir().rwsem.read();
+            if entry.dentry.has(flag::DEADDIR) {
+                return Err(ErrorKind::NotFound);
+            }
             let names = self.sb.backend.read_dir(number)?;
             Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind, inode: node.inode }).collect())
         };

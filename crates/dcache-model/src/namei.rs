@@ -54,11 +54,20 @@ impl Mount {
     #[doc(alias = "vfs_link")]
     pub fn link(&self, old: &[u8], new: &[u8]) -> Result<DentryRef<'_>, Error> {
         let file = self.resolve(old, &self.sb.group).and_then(|file| file.ok_or(ErrorKind::NotFound));
-        let file = file.map_err(|kind| kind.at(old))?;
-        if file.kind() == Kind::Directory {
-            return Err(ErrorKind::IsADirectory.at(old));
-        }
-        self.link_at(&file, new).map_err(|kind| kind.at(new))
+        // Dropped at once: this lookup reports the errors of the path, and caches the file before
+        // directories are locked.
+        drop(file.and_then(not_directory).map_err(|kind| kind.at(old))?);
+        let (from, old_name) = self.lookup_parent(old).map_err(|kind| kind.at(old))?;
+        let (to, new_name) = self.lookup_parent(new).map_err(|kind| kind.at(new))?;
+        let same = Arc::ptr_eq(&from.dentry, &to.dentry);
+        let _rename_mutex = (!same).then(|| self.sb.rename_mutex.lock());
+        let (first, second) = self.core.lock_order(&from.dentry, &to.dentry);
+        let _first = first.make_dir().rwsem.write();
+        let _second = second.map(|second| second.make_dir().rwsem.write());
+        // Looked up under the lock, and locked during the link: the backend may give the number of
+        // a removed file to another one.
+        let file = self.lookup_positive(&from.dentry, old_name).and_then(not_directory).map_err(|kind| kind.at(old))?;
+        self.link_at(&file, (&to.dentry, new_name), new.ends_with(b"/")).map_err(|kind| kind.at(new))
     }
 
     /// Removes a name of a file.
@@ -144,17 +153,21 @@ impl Mount {
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
-    fn link_at(&self, file: &DentryRef<'_>, new: &[u8]) -> Result<DentryRef<'_>, ErrorKind> {
-        let (dir, name) = self.lookup_parent(new)?;
-        let _exclusive = dir.dentry.make_dir().rwsem.write();
-        if new.ends_with(b"/") {
+    /// Links a file below a directory. The caller holds the `rwsem`s of both directories.
+    fn link_at(
+        &self,
+        file: &DentryRef<'_>,
+        (dir, name): (&Arc<Dentry>, Name<'_>),
+        names_directory: bool,
+    ) -> Result<DentryRef<'_>, ErrorKind> {
+        if names_directory {
             // Not found, whether that is cached or not.
-            return self.lookup_positive(&dir.dentry, name).and(Err(ErrorKind::AlreadyExists));
+            return self.lookup_positive(dir, name).and(Err(ErrorKind::AlreadyExists));
         }
-        let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
+        let (number, cached) = self.lookup_vacant(dir, name)?;
         self.sb.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
-        Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
+        Ok(self.instantiate_at(dir, name, cached, inode))
     }
 
     /// Checks that a name does not exist in `dir`. Returns the directory's inode number, and the
@@ -256,13 +269,9 @@ impl Mount {
         let core = &*self.core;
         // One rename at a time, so that the ancestor relations do not change.
         let _rename_mutex = self.sb.rename_mutex.lock();
-        let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
-        let same = Arc::ptr_eq(from.0, to.0);
-        // Ancestors first; unrelated directories by address.
-        let first_is_from = above || !below && from.0.addr() <= to.0.addr();
-        let (first, second) = if first_is_from { (from.0, to.0) } else { (to.0, from.0) };
+        let (first, second) = core.lock_order(from.0, to.0);
         let _first = first.make_dir().rwsem.write();
-        let _second = (!same).then(|| second.make_dir().rwsem.write());
+        let _second = second.map(|second| second.make_dir().rwsem.write());
 
         let old = self.lookup_positive(from.0, from.1)?;
         if names_directory && old.kind() != Kind::Directory {
@@ -320,6 +329,14 @@ impl Drop for FrozenDentry<'_> {
     }
 }
 
+/// Returns the entry, unless it is a directory.
+fn not_directory(entry: DentryRef<'_>) -> Result<DentryRef<'_>, ErrorKind> {
+    if entry.kind() == Kind::Directory {
+        return Err(ErrorKind::IsADirectory);
+    }
+    Ok(entry)
+}
+
 /// Converts an error of the backend. Some systems report a non-empty directory as `AlreadyExists`.
 fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
     match ErrorKind::from(error) {
@@ -351,6 +368,22 @@ impl DcacheCore {
         let parent = dentry.lock().parent.clone();
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
             dir.wake_at_unfrozen();
+        }
+    }
+
+    /// Returns two directories in the order in which their `rwsem`s are locked: ancestors first,
+    /// unrelated ones by address. The second is `None` if both are the same. Otherwise the caller
+    /// holds `rename_mutex`, so that the ancestor relations do not change.
+    fn lock_order<'d>(&self, a: &'d Arc<Dentry>, b: &'d Arc<Dentry>) -> (&'d Arc<Dentry>, Option<&'d Arc<Dentry>>) {
+        if Arc::ptr_eq(a, b) {
+            return (a, None);
+        }
+        let (above, below) = (self.is_below(a, b), self.is_below(b, a));
+        let first_is_a = above || !below && a.addr() <= b.addr();
+        if first_is_a {
+            (a, Some(b))
+        } else {
+            (b, Some(a))
         }
     }
 
