@@ -339,7 +339,8 @@ impl DentryRef<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Mount::lookup`].
+    /// [`ErrorKind::NotFound`] if the name is not cached and the directory was removed, or counts
+    /// as removed ([`Mount::invalidate`]); otherwise as [`Mount::lookup`].
     pub fn child(&self, name: &[u8]) -> Result<Option<DentryRef<'_>>, Error> {
         let find = || {
             let name = Name::new(name)?;
