@@ -13,7 +13,7 @@ mod tests;
 use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
-use lowwater_base::sync::RwLock;
+use lowwater_base::sync::{Mutex, RwLock};
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -31,8 +31,8 @@ use std::path::{Path, PathBuf};
 ///
 /// The paths are not bounded, and the cache's limits do not count them: one path is kept for each
 /// name that was looked up, created or linked, until the name is removed or replaced through this
-/// backend. A rename takes time in proportion to the number of paths, and waits for
-/// all other calls of the backend.
+/// backend; and a number for each inode of another file system. A rename takes time in proportion
+/// to the number of paths, and waits for all other calls of the backend.
 #[derive(Debug)]
 pub struct Files {
     root: InodeInfo,
@@ -43,6 +43,9 @@ pub struct Files {
     paths: RwLock<HashMap<u64, Vec<PathBuf>>>,
     /// Held shared while a path is used, exclusively by a rename. Locked before `paths`.
     renames: RwLock<()>,
+    /// The reported numbers of the inodes of other file systems, by device and inode number: other
+    /// file systems use the same numbers as this one. Counted down from `u64::MAX`.
+    foreign: Mutex<HashMap<(u64, u64), u64>>,
 }
 
 impl Files {
@@ -57,8 +60,9 @@ impl Files {
         if node.kind != Kind::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let paths = [(node.inode, vec![root.to_path_buf()])].into();
-        Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths), renames: RwLock::new(()) })
+        let paths = RwLock::new([(node.inode, vec![root.to_path_buf()])].into());
+        let (device, renames, foreign) = (meta.dev(), RwLock::new(()), Mutex::default());
+        Ok(Self { root: node, device, paths, renames, foreign })
     }
 
     /// Returns the path of `name` in the directory `dir`. An error if `dir` has no known path.
@@ -69,11 +73,15 @@ impl Files {
     }
 
     /// Returns an inode as this backend reports it: the root of another file system is
-    /// [`Kind::Other`], so that it is not entered.
+    /// [`Kind::Other`], so that it is not entered, and has a number of its own.
     fn node(&self, meta: &Metadata) -> InodeInfo {
-        let node = node(meta);
-        let kind = if meta.dev() == self.device { node.kind } else { Kind::Other };
-        InodeInfo { kind, ..node }
+        if meta.dev() == self.device {
+            return node(meta);
+        }
+        let mut foreign = self.foreign.lock();
+        let next = u64::MAX - foreign.len() as u64;
+        let inode = *foreign.entry((meta.dev(), meta.ino())).or_insert(next);
+        InodeInfo { inode, kind: Kind::Other }
     }
 
     fn record_path(&self, path: PathBuf, meta: &Metadata) -> InodeInfo {
@@ -159,11 +167,16 @@ impl Backend for Files {
     }
 
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
+        if u64::MAX - file < self.foreign.lock().len() as u64 {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
         let _paths_stay = self.renames.read();
         let new = self.path(dir, name)?;
         let known = self.paths.read().get(&file).cloned().unwrap_or_default();
         // A path whose file was removed or replaced without this backend is skipped.
-        let is_current = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == file);
+        let is_current = |path: &&PathBuf| {
+            fs::symlink_metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (self.device, file))
+        };
         let old = known.iter().rev().find(is_current).ok_or(io::ErrorKind::NotFound)?;
         fs::hard_link(old, &new)?;
         self.paths.write().entry(file).or_default().push(new);

@@ -14,8 +14,10 @@ use crate::{Dcache, ErrorKind, Kind};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A temporary directory, removed on drop.
@@ -123,6 +125,30 @@ fn a_replaced_or_removed_file_leaves_no_path() {
     assert_eq!(paths(), 2, "of the root and `doc`");
     files.remove(root, name(b"doc")).unwrap();
     assert_eq!(paths(), 1, "of the root");
+}
+
+/// On Linux the roots of `/dev/shm` and `/dev/pts` have the same number, as has `/dev` itself.
+#[test]
+fn inodes_of_other_file_systems_have_numbers_of_their_own() {
+    for top in ["/", "/dev"].map(Path::new) {
+        let files = Files::open(top).unwrap();
+        let root = files.root().unwrap().inode;
+        let (mut inodes, mut numbers) = (BTreeSet::new(), BTreeSet::from([root]));
+        for (bytes, listed) in files.read_dir(root).unwrap() {
+            // Another process may remove a name meanwhile.
+            let Ok(Some(node)) = files.lookup(root, name(&bytes)) else { continue };
+            let Ok(meta) = fs::symlink_metadata(files.path(root, name(&bytes)).unwrap()) else { continue };
+            if meta.dev() == files.device {
+                continue;
+            }
+            assert_eq!((listed, node.kind), (node, Kind::Other), "{bytes:?}");
+            inodes.insert((meta.dev(), meta.ino()));
+            numbers.insert(node.inode);
+            let error = files.link(node.inode, root, name(b"lowwater-linked")).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::CrossesDevices, "{bytes:?}");
+        }
+        assert_eq!(numbers.len(), 1 + inodes.len(), "{top:?}");
+    }
 }
 
 /// The operating system keeps both names then.
