@@ -49,18 +49,20 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the tree below `root`.
+    /// Opens the tree below `root`. A relative path is that of the current working directory.
     ///
     /// # Errors
     ///
     /// The operating system's error for `root`; [`io::ErrorKind::NotADirectory`].
     pub fn open(root: &Path) -> io::Result<Self> {
-        let meta = fs::metadata(root)?;
+        // The working directory may change while the tree is open.
+        let root = std::path::absolute(root)?;
+        let meta = fs::metadata(&root)?;
         let node = node(&meta);
         if node.kind != Kind::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let paths = RwLock::new([(node.inode, vec![root.to_path_buf()])].into());
+        let paths = RwLock::new([(node.inode, vec![root])].into());
         let (device, renames, foreign) = (meta.dev(), RwLock::new(()), Mutex::default());
         Ok(Self { root: node, device, paths, renames, foreign })
     }

@@ -151,6 +151,28 @@ fn inodes_of_other_file_systems_have_numbers_of_their_own() {
     }
 }
 
+/// The child process changes its working directory, which all tests of this process share.
+#[test]
+fn a_relative_root_stays_where_it_was() {
+    const ORDER: &str = "LOWWATER_RELATIVE_ROOT";
+    if std::env::var_os(ORDER).is_some() {
+        let files = Files::open(Path::new("tree")).unwrap();
+        std::env::set_current_dir("tree").unwrap();
+        let root = files.root().unwrap().inode;
+        assert!(files.lookup(root, name(b"file")).unwrap().is_some());
+        // Not 0, with which a process ends that has run no test.
+        std::process::exit(77);
+    }
+    let scratch = Scratch::new("relative");
+    fs::create_dir_all(scratch.0.join("tree")).unwrap();
+    fs::write(scratch.0.join("tree/file"), "").unwrap();
+    let this = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new(this);
+    child.args(["--exact", "backend::files::tests::a_relative_root_stays_where_it_was", "--nocapture"]);
+    let status = child.env(ORDER, "").current_dir(&scratch.0).status().unwrap();
+    assert_eq!(status.code(), Some(77), "{status}");
+}
+
 /// The operating system keeps both names then.
 #[test]
 fn a_rename_between_two_names_of_a_file_keeps_both() {
