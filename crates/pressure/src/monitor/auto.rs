@@ -4,6 +4,7 @@
 //! source that the configuration names must exist; a source that is found here may be missing, and
 //! the reason is kept for [`PressureStats::missing`](super::PressureStats::missing).
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,7 +12,7 @@ use core::time::Duration;
 use super::limit::{CgroupLimit, WatchedCgroup};
 use crate::psi::{Psi, Trigger, TriggerError};
 use crate::source::{OpenSource, Source};
-use crate::systemd::Systemd;
+use crate::systemd::{Systemd, SystemdError};
 
 /// Memory is short when tasks stall on it for at least this time within the window.
 /// [`MonitorConfig::auto`](super::MonitorConfig::auto) and `src/runtime/builder.rs` of `lowwater`
@@ -33,10 +34,21 @@ impl FoundSources {
     /// own control group, and those of the whole system: in a container the host's, on purpose (see
     /// [`MonitorConfig::auto`](super::MonitorConfig::auto)).
     pub(super) fn of_this_machine() -> Self {
+        Self::with(Systemd::from_env())
+    }
+
+    /// Opens the sources of this machine under this setting of the service manager.
+    fn with(systemd: Result<Systemd, SystemdError>) -> Self {
         let mut found = Self::default();
-        match Systemd::from_env() {
+        match systemd {
             Ok(Systemd::Watch(watch)) => found.open(&Source::Systemd(watch)),
-            Ok(Systemd::Off) => found.missing.push("the service manager has switched its watch off".into()),
+            // Also stalls are pressure, which must not be watched.
+            Ok(Systemd::Off) => {
+                let off = "switched off by the service manager ($MEMORY_PRESSURE_WATCH is /dev/null)";
+                let sources = ["a file of the manager", "stalls of this control group", "stalls of the whole system"];
+                found.missing.extend(sources.map(|source| format!("{source}: {off}")));
+                return found;
+            }
             Ok(Systemd::Unset) => {
                 found.missing.push("the service manager has not set MEMORY_PRESSURE_WATCH".into());
             }
@@ -86,12 +98,19 @@ mod tests {
     use super::*;
     use crate::cgroup::{Cgroup, Version};
     use crate::systemd::Watch;
-    use std::format;
     use std::fs;
 
     #[test]
     fn the_trigger_needs_no_privilege() {
         assert!(trigger().unwrap().is_unprivileged());
+    }
+
+    #[test]
+    fn nothing_is_watched_that_the_service_manager_has_switched_off() {
+        let found = FoundSources::with(Ok(Systemd::Off));
+        assert!(found.opened.is_empty(), "{:?}", found.opened);
+        assert_eq!(found.missing.len(), 3, "a reason for each source");
+        assert!(found.missing.iter().all(|reason| reason.contains("/dev/null")), "{:?}", found.missing);
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub struct MonitorConfig {
     /// Watches, in addition, the sources that this machine has: the service manager's file, stalls
     /// in this process's control group and in the whole system (150 ms of 2 s), and the control
     /// group's limit, if [`cgroup`](Self::cgroup) names none. A missing source is no error:
-    /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason.
+    /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason. If
+    /// `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service manager has switched the watch of
+    /// pressure off: only the limit is watched then.
     ///
     /// In a container the whole system is the host. Its stalls count on purpose, also if the
     /// container has no stalls of its own: both share the memory, and the kernel may kill a process
