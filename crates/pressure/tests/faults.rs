@@ -117,6 +117,9 @@ fn is_told_and_harmless(world: &World, monitor: &Monitor, words: &[&str]) {
     let manual = monitor.stats().manual;
     monitor.raise(Level::Critical);
     assert_eq!(monitor.stats().manual, manual + 1);
+}
+
+fn until_the_pressure_is_over(world: &World) {
     until("the pressure by hand is over", || world.tree.root().max() == ByteSize::new(600));
 }
 
@@ -138,6 +141,7 @@ fn a_malformed_file_is_reported_and_the_last_limit_stays() {
         let monitor = world.start(world.config()).unwrap();
         world.write(name, text);
         is_told_and_harmless(&world, &monitor, &[name, "not a control group's file"]);
+        assert_eq!(monitor.stats().level, Level::Critical, "held until the group can be read");
 
         // A file that is malformed at the start is an error of `start`, which changes nothing.
         drop(monitor);
@@ -150,16 +154,20 @@ fn a_malformed_file_is_reported_and_the_last_limit_stays() {
 
 #[test]
 fn an_unreadable_file_is_reported_and_the_last_limit_stays() {
-    for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
+    let files = [("memory.max", "1000\n"), ("memory.high", "max\n"), ("memory.current", "500\n"), ("memory.stat", "")];
+    for (name, good) in files {
         let world = World::new("eio");
         let monitor = world.start(world.config()).unwrap();
         // Atomically, so that no reading finds the file missing, which is no error.
         symlink(EIO, world.group.join("new")).unwrap();
         fs::rename(world.group.join("new"), world.group.join(name)).unwrap();
         is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
-        drop(monitor);
         let error = world.start(world.config()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("os error 5"), "{error}");
+        assert_eq!(monitor.stats().level, Level::Critical, "held until the group can be read");
+        world.write(name, good);
+        until_the_pressure_is_over(&world);
+        assert_eq!(monitor.stats().cgroup.unwrap().error, None);
     }
 }
 
@@ -185,6 +193,7 @@ fn a_group_that_vanishes_as_a_whole_leaves_the_last_limit() {
     fs::rename(&world.group, &away).unwrap();
     fs::remove_dir_all(&away).unwrap();
     is_told_and_harmless(&world, &monitor, &["lowwater-fault", "cannot be read"]);
+    until_the_pressure_is_over(&world);
     wait_until_idle();
 }
 

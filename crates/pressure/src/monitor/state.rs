@@ -39,7 +39,7 @@ const TRIM_SOON_NS: u64 = 100_000_000;
 /// Longer than the default interval of trims (1 s, `trim.rs`), so that no usual wait stops them.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
-/// For this time after a successful reading of the cgroup, failed ones hold level and ceiling.
+/// For this time after a successful reading of a limit, failed ones hold level and ceiling.
 const HOLD_MAX_NS: u64 = 300_000_000_000;
 
 /// The state of a monitor; see the module.
@@ -65,12 +65,34 @@ pub(super) struct MonitorState {
     resident: Option<ResidentLimit>,
     /// The cgroup was too close to its limit at the last reading, so a trim comes earlier.
     is_cgroup_near: bool,
-    /// The time of the last reading of the cgroup that succeeded.
-    cgroup_read_ns: u64,
+    cgroup_hold: ReadingHold,
     /// The resident memory was critical at the last reading: the same.
     is_resident_critical: bool,
+    resident_hold: ReadingHold,
     stats: MonitorCounts,
     stop: bool,
+}
+
+/// Whether failed readings of a limit hold level and ceiling.
+#[derive(Debug, Default)]
+struct ReadingHold {
+    /// The time of the last reading that succeeded.
+    read_ns: u64,
+    /// The last reading failed, though the limit exists.
+    has_failed: bool,
+}
+
+impl ReadingHold {
+    /// Notes a successful reading. Returns whether the one before failed.
+    fn succeeded(&mut self, now_ns: u64) -> bool {
+        self.read_ns = now_ns;
+        core::mem::take(&mut self.has_failed)
+    }
+
+    /// A cause of failures may last for ever: after [`HOLD_MAX_NS`] time restores the ceiling.
+    fn is_on(&self, now_ns: u64) -> bool {
+        self.has_failed && now_ns.saturating_sub(self.read_ns) < HOLD_MAX_NS
+    }
 }
 
 /// A usage that has to fall to the ceiling.
@@ -154,8 +176,9 @@ impl MonitorState {
             watched,
             resident: resident.as_ref().map(|resident| ResidentLimit::new(resident.max)),
             is_cgroup_near: false,
-            cgroup_read_ns: 0,
+            cgroup_hold: ReadingHold::default(),
             is_resident_critical: false,
+            resident_hold: ReadingHold::default(),
             stats: MonitorCounts { cgroup, resident, sources, missing: files.missing, ..MonitorCounts::default() },
             stop: false,
         }
@@ -191,7 +214,9 @@ impl MonitorState {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
             Ok(seen) => {
-                self.cgroup_read_ns = now_ns;
+                if self.cgroup_hold.succeeded(now_ns) {
+                    self.target.hold(now_ns);
+                }
                 (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
                 let resident_max = self.stats.resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
@@ -211,9 +236,8 @@ impl MonitorState {
                 self.is_cgroup_near = false;
                 // A removed group stays unreadable, and no memory of this process is in it. Another
                 // cause may last for ever: then time restores the ceiling.
-                if !error.is_missing() && now_ns.saturating_sub(self.cgroup_read_ns) < HOLD_MAX_NS {
-                    self.target.hold(now_ns);
-                }
+                self.cgroup_hold.has_failed = !error.is_missing();
+                self.give_back(now_ns);
             }
         }
     }
@@ -247,10 +271,14 @@ impl MonitorState {
         let Some(usage) = usage else {
             stats.failed += 1;
             limit.failed(now_ns);
-            self.target.hold(now_ns);
+            self.resident_hold.has_failed = true;
             self.is_resident_critical = false;
+            self.give_back(now_ns);
             return;
         };
+        if self.resident_hold.succeeded(now_ns) {
+            self.target.hold(now_ns);
+        }
         stats.usage = usage;
         let reaction = limit.seen(now_ns, usage, self.fall.is_some());
         self.is_resident_critical = reaction.level() == Level::Critical;
@@ -322,8 +350,9 @@ impl MonitorState {
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(WatchedCgroup::due);
         let resident = self.resident.as_ref().map(ResidentLimit::due);
-        let due =
-            [self.target.due(), self.trim.due(self.is_urgent()), fall, watched, resident].into_iter().flatten().min();
+        // A hold ends with the next reading; until then a step that is due is not made.
+        let step = if self.is_held(now_ns) { None } else { self.target.due() };
+        let due = [step, self.trim.due(self.is_urgent()), fall, watched, resident].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
     }
 
@@ -350,8 +379,17 @@ impl MonitorState {
         }
     }
 
+    /// Returns whether nothing is known of a limit, so that neither the level falls nor the ceiling
+    /// rises.
+    fn is_held(&self, now_ns: u64) -> bool {
+        self.cgroup_hold.is_on(now_ns) || self.resident_hold.is_on(now_ns)
+    }
+
+    /// Makes the steps that are due, or postpones them while a limit cannot be read.
     fn give_back(&mut self, now_ns: u64) {
-        if self.target.tick(now_ns) {
+        if self.is_held(now_ns) {
+            self.target.hold(now_ns);
+        } else if self.target.tick(now_ns) {
             self.stats.given_back += 1;
             self.apply();
         }

@@ -36,13 +36,17 @@ fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
 }
 
 fn world_with(used: u64, watched: Option<WatchedCgroup>, resident_max: Option<u64>) -> World {
+    let pressure = PressureConfig { floor: Some(ByteSize::ZERO), ..PressureConfig::default() };
+    world_of(pressure, used, watched, resident_max)
+}
+
+fn world_of(pressure: PressureConfig, used: u64, watched: Option<WatchedCgroup>, resident_max: Option<u64>) -> World {
     let resident =
         resident_max.map(|max| ResidentStats { max: ByteSize::new(max), usage: ByteSize::ZERO, lowered: 0, failed: 0 });
     let tree = MemcgTree::new(0);
     let _below_high = tree.root().try_charge(ByteSize::new(used)).unwrap();
     let reclaimer = Arc::new(Counting::default());
     let trim = Trim::new(|| {}).threshold(ByteSize::new(1));
-    let pressure = PressureConfig { floor: Some(ByteSize::ZERO), ..PressureConfig::default() };
     let config = MonitorConfig { trim, pressure, ..MonitorConfig::default() };
     let (asked, theirs) = (ByteSize::new(1_000), Arc::clone(&reclaimer));
     let state =
@@ -301,15 +305,14 @@ fn without_a_reading_the_ceiling_does_not_rise() {
     state.trimmed(true, Duration::ZERO);
     assert_eq!(ceiling_after(&mut state, S, Some(1_560)), 765);
     tree.root().uncharge(ByteSize::new(100));
-    for at in 1..100 {
-        assert_eq!(ceiling_after(&mut state, at * S, None), 765);
+    for at in 1..1_000 {
+        let ceiling = ceiling_after(&mut state, at * S, None);
+        // Five minutes after the reading at 1 s.
+        assert!(ceiling == 765 || at > 300, "{at} s: {ceiling}");
         assert!(!state.is_resident_due(at * S + 99_999_999) && state.is_resident_due(at * S + 100_000_000));
         state.tick(at * S);
     }
-    assert_eq!((state.stats().ceiling.get(), state.stats().resident.unwrap().failed), (765, 99));
-    // Failed readings only restart the time to the next step: long after the last one it rises.
-    state.tick(1_000 * S);
-    assert_eq!(state.stats().ceiling.get(), 1_000);
+    assert_eq!((state.stats().ceiling.get(), state.stats().resident.unwrap().failed), (1_000, 999));
 }
 
 #[test]
@@ -325,9 +328,57 @@ fn without_a_reading_a_calm_ceiling_rises_no_further() {
         assert_eq!(ceiling_after(&mut state, at * S, None), risen, "{at} s");
         state.tick(at * S);
     }
-    // Failed readings only restart the time to the next step: long after the last one it rises.
+    // The monitor started more than five minutes before.
     state.tick(1_000 * S);
     assert_eq!(state.stats().ceiling.get(), 1_000);
+}
+
+#[test]
+fn a_failed_reading_holds_level_and_ceiling_between_steps_of_any_length() {
+    let short = PressureConfig {
+        floor: Some(ByteSize::ZERO),
+        quiet: Duration::from_millis(20),
+        step_time: Duration::from_millis(10),
+        ..PressureConfig::default()
+    };
+    for of_cgroup in [true, false] {
+        let watched = of_cgroup.then(|| watched("short"));
+        let World { tree, mut state, .. } = world_of(short, 800, watched, (!of_cgroup).then_some(1_600));
+        state.raised_by_hand(S, Level::Critical);
+        // Nothing else is due: the usage has fallen, and the trim is over.
+        tree.root().uncharge(ByteSize::new(800));
+        assert!(state.tick(S));
+        state.trimmed(true, Duration::ZERO);
+        let lowered = state.stats().ceiling;
+        let look = |state: &mut MonitorState, at: u64, well: bool| match state.take_watched(at, true) {
+            Some(watched) => {
+                let seen = if well { reading(Level::Calm, 0) } else { failed(ErrorKind::Other) };
+                state.seen(at, watched, seen);
+            }
+            None => state.resident_seen(at, well.then_some(ByteSize::ZERO)),
+        };
+        look(&mut state, S, false);
+        let next = if of_cgroup { S } else { S / 10 };
+        for at in (S + 1..S + next).step_by(1_000_000) {
+            let pause = state.pause(at).unwrap().time().unwrap();
+            assert_eq!(at + pause.as_nanos() as u64, S + next, "the thread does not wake for a step");
+            state.tick(at);
+            assert_eq!((state.stats().level, state.stats().ceiling), (Level::Critical, lowered), "{of_cgroup} {at}");
+        }
+        // The times begin again with the reading that succeeds.
+        look(&mut state, S + next, true);
+        state.tick(S + next + 59_999_999);
+        assert_eq!((state.stats().level, state.stats().ceiling), (Level::Low, lowered), "{of_cgroup}");
+        state.tick(2 * S + next);
+        assert_eq!(state.stats().ceiling.get(), 1_000, "{of_cgroup}");
+        // And once no reading has succeeded for five minutes.
+        state.raised_by_hand(3 * S, Level::Critical);
+        look(&mut state, 3 * S, false);
+        state.tick(300 * S);
+        assert_eq!(state.stats().level, Level::Critical, "{of_cgroup}");
+        state.tick(302 * S);
+        assert_eq!(state.stats().ceiling.get(), 1_000, "{of_cgroup}");
+    }
 }
 
 #[test]
