@@ -149,8 +149,8 @@ pub enum Scan {
     /// left to the background.
     #[doc(alias = "SHRINK_STOP")]
     Stop,
-    /// Nothing was scanned, because another thread frees objects of this shrinker at the moment, and
-    /// this one would have to wait for it. Unlike `Freed(0)` it uses up nothing of the caller's
+    /// Nothing was scanned, because another thread frees objects of this shrinker at the moment,
+    /// and this one would have to wait for it. Unlike `Freed(0)` it uses up nothing of the caller's
     /// bound: the caller asks another shrinker. Unlike [`Stop`](Self::Stop) it leaves no debt,
     /// except under a policy that owes what is left of every plan, as Linux does. Linux has no such
     /// result.
