@@ -413,7 +413,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     }
 
     /// Stores the deadline of `replaced` in `new`, and returns it, under the lock of their segment:
-    /// so a `touch` until then is kept. A new entry gets the cache's own time.
+    /// so a `touch` until then is kept. A new entry gets the cache's own time; `replaced` is none
+    /// then, also if an expired record is present.
     #[cold]
     #[inline(never)]
     pub(super) fn keep_deadline(&self, replaced: Option<&Record<K, V>>, new: &Record<K, V>) -> Expires {

@@ -456,7 +456,7 @@ where
                 return Err(record);
             }
             if floor == Floor::OF_REPLACED {
-                kept = Some(core.keep_deadline(there, &record));
+                kept = Some(core.keep_deadline(there.filter(|_| is_live), &record));
             }
             if let (Some((there, node)), true, false) = (present, is_live, is_paid) {
                 match self.overwrite((there, node), (hash, guard), (record, bytes), &mut payment) {

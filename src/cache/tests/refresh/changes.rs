@@ -343,6 +343,26 @@ fn a_slow_function_for_the_expiry_brings_no_expired_entry_back() {
     assert_eq!(cache.peek(&1), None);
 }
 
+#[test]
+fn an_entry_that_expires_during_its_update_leaves_no_deadline_to_the_new_value() {
+    let clock = ManualClock::new();
+    let theirs = clock.clone();
+    let expire = move |_: &u64, _: &u64, event| {
+        if let ExpiryEvent::Update { .. } = event {
+            theirs.advance(SECOND * 11);
+        }
+        Lifetime::Unchanged
+    };
+    let cache = builder(&clock).expire_after(expire).build().unwrap();
+    cache.insert(1, 1).unwrap();
+    assert_eq!(cache.insert(1, 2), Ok(None));
+    assert_eq!(cache.peek(&1), Some(2));
+    clock.advance(9 * SECOND);
+    assert_eq!(cache.peek(&1), Some(2), "the new value has the cache's own time");
+    clock.advance(SECOND + Duration::from_millis(5));
+    assert_eq!(cache.peek(&1), None);
+}
+
 thread_local! {
     /// Called by the next clone of a value on this thread.
     static ON_CLONE: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
