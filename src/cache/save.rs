@@ -120,11 +120,12 @@ where
         while !at.is_done() {
             let (guard, mut part) = (pin(), Vec::new());
             core.index.visit(&mut at, &guard, |record| part.push(record));
-            let now = core.clock.now();
             for record in part {
                 let Some((record, owner)) = self.with_owner(record, &guard) else { continue };
                 let expires = record.deadline();
-                if core.clock.has_expired_at(expires, now) || core.is_cleared(record) {
+                // Read for each record that expires, as `save` may have taken any time.
+                let now = (!expires.is_never()).then(|| core.clock.now());
+                if now.is_some_and(|now| core.clock.has_expired_at(expires, now)) || core.is_cleared(record) {
                     continue;
                 }
                 if owner != group {
@@ -133,7 +134,7 @@ where
                 }
                 // The record has not expired. `time_left` is rounded down, possibly to zero, and
                 // `load` would drop the entry then.
-                let left = |at| core.clock.time_left(at, now).map(|left| left.max(TICK_TIME));
+                let left = |at| core.clock.time_left(at, now?).map(|left| left.max(TICK_TIME));
                 meta.time_left = left(expires);
                 meta.live_left = left(core.clock.live_end(record, expires));
                 meta.time_to_idle = expires.time_to_idle();

@@ -6,6 +6,7 @@
 use super::eventually;
 use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
+use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::{Memcg, MemcgError};
 use std::time::Duration;
@@ -134,6 +135,32 @@ fn entries_that_change_during_a_save_keep_their_group() {
     };
     assert_eq!(cache.save(save), Ok(all.len() as u64));
     assert!(all.iter().all(|(.., group)| group == "/tenant"), "{all:?}");
+}
+
+#[test]
+fn an_entry_that_expires_during_a_save_is_not_saved() {
+    let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).clock(&clock).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(10 * second)
+        .stale_while_revalidate(600 * second)
+        .build()
+        .unwrap();
+    (0..2).for_each(|key| assert_eq!(cache.insert(key, key), Ok(None)));
+    (2..4).for_each(|key| assert_eq!(cache.entry(key).time_to_live(60 * second).insert(key), Ok(None)));
+    let mut saved = Vec::new();
+    let save = |key: &u64, _: &u64, meta: &Meta| {
+        saved.push((*key, meta.time_left.unwrap(), clock.elapsed()));
+        clock.advance(11 * second);
+        Ok::<(), ()>(())
+    };
+    assert_eq!(cache.save(save), Ok(saved.len() as u64));
+    for (key, left, at) in &saved {
+        let lives = if *key < 2 { 10 } else { 60 } * second;
+        assert!(at < &lives && *left + *at <= lives, "{saved:?}");
+    }
+    assert_eq!(saved.iter().filter(|(key, ..)| *key >= 2).count(), 2, "{saved:?}");
 }
 
 #[test]
