@@ -18,7 +18,7 @@ use super::core::Found;
 use super::error::{InsertError, RejectReason};
 use super::expect::Expect;
 use super::expiry::clock::{Clock, Ttl};
-use super::expiry::deadline::Expires;
+use super::expiry::deadline::{Expires, SeenDeadline};
 use super::handle::Cache;
 use super::insert::{NewRecord, Refusal, Rejected};
 use super::payer::Payer;
@@ -61,6 +61,7 @@ pub struct Entry<'a, K, V, S = DefaultHashBuilder> {
 /// The live entry under a key, as [`Entry::and_compute`] shows it to its closure.
 pub struct Current<'a, K, V> {
     record: &'a Record<K, V>,
+    deadline: SeenDeadline,
     clock: &'a Clock,
     /// Looks the group up, which takes a lock.
     find_group: &'a (dyn Fn() -> Memcg + Sync),
@@ -131,15 +132,14 @@ impl<K, V> Current<'_, K, V> {
         &self.record.value
     }
 
-    /// Returns the time until the entry expires; none if it does not expire. Another thread's touch
-    /// or use may change the time before the operation is carried out: the closure is not called
-    /// again for that.
+    /// Returns the time until the entry expires, by its deadline at the time of the call of the
+    /// closure; none if it does not expire. A touch or use may change the deadline before the
+    /// operation is carried out: the closure is not called again for that.
     pub fn time_left(&self) -> Option<Duration> {
-        let deadline = self.record.deadline();
-        if deadline.is_never() {
+        if self.deadline.at.is_never() {
             return None;
         }
-        self.clock.time_left(deadline, self.clock.now())
+        self.clock.time_left(self.deadline.at, self.clock.now_for(self.deadline))
     }
 
     /// Returns the group that is charged for the entry; the root if the reclaimer has isolated the
@@ -364,7 +364,8 @@ where
                 None => f(None),
                 Some(record) => {
                     let find_group = || queues.owner(record).unwrap_or_else(|| root.clone());
-                    f(Some(Current { record, clock, find_group: &find_group, group: OnceCell::new() }))
+                    let deadline = clock.seen(record.deadline());
+                    f(Some(Current { record, deadline, clock, find_group: &find_group, group: OnceCell::new() }))
                 }
             };
             let (value, expires) = match (op, there) {

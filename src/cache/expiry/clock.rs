@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::compact_duration::CompactDuration;
-use super::deadline::{Deadline, Expires, Floor, Now};
+use super::deadline::{Deadline, Expires, Floor, Now, SeenDeadline};
 use super::freshness::{Freshness, RefreshTimes};
 use super::live_ends::LiveEnds;
 use crate::runtime::ManualClock;
@@ -178,6 +178,16 @@ impl Clock {
             Some(clock) => clock.nanoseconds(),
         };
         Now { at, floor }
+    }
+
+    /// Returns the deadline of a record in the index, to be used after the record may have left.
+    pub(crate) fn seen(&self, at: Deadline) -> SeenDeadline {
+        SeenDeadline { at, floor: self.floor() }
+    }
+
+    /// Returns the present time, with the floor by which this deadline is decoded.
+    pub(crate) fn now_for(&self, SeenDeadline { floor, .. }: SeenDeadline) -> Now {
+        Now { floor, ..self.now() }
     }
 
     pub(crate) fn floor(&self) -> Floor {

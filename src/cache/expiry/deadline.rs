@@ -85,6 +85,15 @@ pub(crate) struct Expires {
     pub(crate) floor: Floor,
 }
 
+/// The deadline of a record, and the clock's floor while the record was in the index. When the
+/// record has left, the floor may advance beyond its deadline, and the count alone would then mean
+/// another time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenDeadline {
+    pub(crate) at: Deadline,
+    pub(crate) floor: Floor,
+}
+
 /// The time by which the floor may lag behind the clock before a sweep raises it: a quarter of the
 /// shortest distance ahead of the floor at which a stored count wraps.
 const LAG: u64 = (1 << (IDLE_NUMBER_BITS - 2)) / 2 * TICK;

@@ -29,7 +29,7 @@ use super::single_flight::Leader;
 use crate::cache::entry::Entry;
 use crate::cache::expect::Expect;
 use crate::cache::expiry::clock::Ttl;
-use crate::cache::expiry::deadline::Deadline;
+use crate::cache::expiry::deadline::SeenDeadline;
 use crate::cache::expiry::freshness::Freshness;
 use crate::cache::expiry::lifetime::Lifetime;
 use crate::cache::handle::Cache;
@@ -128,7 +128,7 @@ pub(super) enum Revalidation<'a, K, V, S> {
 pub(super) struct OldValue<'a, K, V, S> {
     cache: &'a Cache<K, V, S>,
     found: Filled<V>,
-    deadline: Deadline,
+    deadline: SeenDeadline,
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -199,13 +199,13 @@ where
         key: &Q,
         hash: u64,
         f: impl FnOnce(&Record<K, V>, bool) -> R,
-    ) -> Option<(R, Freshness, Deadline)>
+    ) -> Option<(R, Freshness, SeenDeadline)>
     where
         Q: Equivalent<K> + ?Sized,
     {
         let (core, guard) = (&self.inner.core, pin());
         let record = core.index.get(hash, &guard, |record| key.equivalent(&record.key))?;
-        let deadline = record.deadline();
+        let deadline = core.clock.seen(record.deadline());
         let freshness = core.freshness(record);
         match freshness {
             Freshness::Fresh | Freshness::Due => core.note_use(record, hash, &guard),
@@ -292,7 +292,8 @@ where
 {
     /// Returns the value, unless it may not be used any more: then the error of the reload.
     pub(super) fn or<E>(self, error: E) -> Result<Filled<V>, E> {
-        if self.cache.inner.core.clock.is_gone(self.deadline) {
+        let now = self.cache.inner.core.clock.now_for(self.deadline);
+        if self.deadline.at.is_past(now) {
             Err(error)
         } else {
             Ok(self.found)

@@ -114,6 +114,28 @@ fn an_entry_that_no_thread_looks_at_stays_expired_without_a_sweep() {
 }
 
 #[test]
+fn an_entry_that_expires_while_a_closure_sees_it_has_no_time_left() {
+    for step in steps() {
+        let clock = ManualClock::new();
+        let cache = cache_with(&clock);
+        insert_short(&cache);
+        for key in 1..5 {
+            let mut shown = Vec::new();
+            let look = |current: Option<crate::cache::Current<'_, u64, u64>>| {
+                shown.extend(current.map(|current| {
+                    clock.advance(step);
+                    current.time_left()
+                }));
+                Op::Keep
+            };
+            cache.entry(key).and_compute(look).unwrap();
+            assert_eq!(shown, [Some(Duration::ZERO)], "{step:?} {key}");
+            insert_short(&cache);
+        }
+    }
+}
+
+#[test]
 fn a_sweep_after_a_pause_raises_the_floor_although_nothing_is_due() {
     let clock = ManualClock::new();
     let cache = swept_by_hand(&clock);

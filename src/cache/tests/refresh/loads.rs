@@ -72,6 +72,22 @@ fn an_error_is_returned_when_the_old_value_may_not_be_used_any_more() {
     assert_eq!(cache.entry(1).refresh().or_try_insert_with(|| fails(3)), Err("away"), "gone by now");
 }
 
+/// The steps are near those after which the count of a deadline means another time.
+#[test]
+fn an_old_value_is_not_returned_after_a_pause_of_weeks() {
+    for days in [24, 25, 37, 49, 50, 62, 75, 99] {
+        let clock = ManualClock::new();
+        let cache = cache(&clock);
+        cache.insert(1, 1).unwrap();
+        clock.advance(9 * SECOND);
+        let fails = || {
+            clock.advance(SECOND * 86_400 * days);
+            Err("away")
+        };
+        assert_eq!(cache.entry(1).refresh().or_try_insert_with(fails), Err("away"), "{days} days");
+    }
+}
+
 #[test]
 fn a_load_that_misses_waits_for_a_reload_that_has_begun() {
     let clock = ManualClock::new();
