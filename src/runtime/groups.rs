@@ -65,12 +65,14 @@ impl Runtime {
         }
         self.inner.groups.insert(path.into(), group.clone());
         // Another thread may have dropped or ended the group since the check above. A group is
-        // offline before it is no longer listed as being dropped, so `is_online` is tested last.
-        if self.inner.housekeeper.is_dropping(&group) || !group.is_online() {
+        // offline before it is no longer queued, so `is_online` is tested last.
+        let ends_later = self.inner.housekeeper.is_queued(&group);
+        let is_usable = !self.inner.housekeeper.is_dropping(&group) && group.is_online();
+        // The housekeeper does not remove a group that it ends from the table.
+        if ends_later || !is_usable {
             self.forget_group(&group);
-            return Err(MemcgError::Dying);
         }
-        Ok(group)
+        is_usable.then_some(group).ok_or(MemcgError::Dying)
     }
 
     /// Ends those of the groups, each made below the one before it, that are below a group that is
@@ -216,6 +218,22 @@ mod tests {
     use crate::runtime::maintenance::MaintenanceId;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_table_of_paths_keeps_no_group_that_ends_after_its_children() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let (own, child) = (runtime.group("own").unwrap(), runtime.group("own/child").unwrap());
+        runtime.end_own_group(&own);
+        assert_eq!(runtime.group("own").as_ref(), Ok(&own), "it has a child yet");
+        runtime.end_group(&child).unwrap();
+        let begun = Instant::now();
+        while own.is_online() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the group does not end");
+            std::thread::yield_now();
+        }
+        assert!(runtime.inner.groups.is_empty(), "the table keeps an ended group");
+        assert_ne!(runtime.group("own").as_ref(), Ok(&own));
+    }
 
     /// The states in which another thread's drop of `t` leaves a call of `group("p/t/c/d")` that
     /// has found `t` before.

@@ -149,6 +149,11 @@ impl Housekeeper {
         true
     }
 
+    /// Returns whether the group itself is to be ended in the background.
+    pub(crate) fn is_queued(&self, group: &Memcg) -> bool {
+        self.shared.state.lock().dropped.iter().any(|dropped| *group == dropped.group)
+    }
+
     /// Returns whether the group itself is being emptied in order to end.
     pub(crate) fn is_dropping_itself(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
