@@ -107,16 +107,16 @@ pub fn adapt_in<C: Evict>(runtime: &Runtime, name: &str, group: &Memcg, cache: C
     }
     let prepared = runtime.registry().builder(name).numa_aware(false).alloc()?;
     let occupancy = prepared.occupancy();
+    let growth = Growth::new(cache.weight());
     let member = Arc::new(Member {
         cache,
         balance: Balance::new(runtime, group.clone()),
         occupancy,
         eviction: Eviction::default(),
-        growth: Growth::default(),
+        growth,
     });
     let registration = prepared.register(Arc::clone(&member) as Arc<dyn Shrinker>);
     member.settle();
-    member.growth.begin(member.cache.weight());
     Ok(Adapted { registration, member })
 }
 
@@ -291,6 +291,9 @@ impl<C: Evict> Member<C> {
     /// Evicts the excess over the charge, or leaves that to the thread that evicts.
     fn evict_to_charge(&self) {
         if let Some(turn) = self.eviction.begin_or_request() {
+            // A charge by the drop of an evicted value is refused at once, as inside of a scan: it
+            // would wait for this eviction.
+            let _scope = self.balance.no_reclaim_scope();
             self.evict_uncharged();
             self.end(turn);
         }
@@ -312,7 +315,7 @@ impl<C: Evict> Member<C> {
         self.cache.shrink_to(target);
         let after = self.cache.weight();
         let added = self.growth.end_eviction(after);
-        // An estimate may be wrong, but no eviction takes more than the cache held.
+        // An estimate may be wrong: this is its bound.
         (before.saturating_add(added) - after).min(before)
     }
 

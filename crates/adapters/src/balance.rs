@@ -30,6 +30,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lowwater::lru_core::OverLimit;
+use lowwater::shrinker::NoReclaim;
 use lowwater::{ByteSize, Memcg, Runtime};
 
 /// The charge is a multiple of this number of bytes.
@@ -62,6 +63,11 @@ impl Balance {
         let groups = std::iter::successors(Some(&self.group), |group| group.parent());
         let max = groups.map(Memcg::max).min().unwrap_or_default();
         ByteSize::new(max.get() / STEP * STEP)
+    }
+
+    /// Keeps this thread from reclaiming, unless it is kept from that already.
+    pub(crate) fn no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
+        self.runtime.registry().first_no_reclaim_scope()
     }
 
     /// Charges the bytes that a cache of this weight needs beyond the present charge. Reclaims at a

@@ -1,8 +1,9 @@
 //! The turn to evict from a cache: one thread has it at a time.
 //!
 //! An implementation of [`Evict`](crate::Evict) may lower a capacity and set it back, so two
-//! threads must not evict at once. No thread waits for the turn: its holder may wait for that
-//! thread, or be the same thread, in the drop of an evicted value. A thread that finds the turn
+//! threads must not evict at once. No thread waits for the turn, except for a charge that finds no
+//! other memory, for a bounded time: the turn's holder may wait for that thread, or be the same
+//! thread, in the drop of an evicted value. A thread that finds the turn
 //! taken can leave a request instead, which the holder serves before it returns; after a panic, the
 //! next turn serves the request.
 //!

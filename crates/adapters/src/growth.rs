@@ -45,9 +45,9 @@ struct Sums {
 }
 
 impl Growth {
-    /// Begins to measure, at this weight.
-    pub(crate) fn begin(&self, weight: ByteSize) {
-        self.end_eviction(weight);
+    /// Creates the growth of a cache that has this weight already.
+    pub(crate) fn new(weight: ByteSize) -> Self {
+        Self { sums: Mutex::new(Sums { weight, ..Sums::default() }), ..Self::default() }
     }
 
     /// Counts a settlement.

@@ -298,17 +298,44 @@ fn entries_that_are_added_during_an_eviction_hide_no_evicted_ones() {
 #[test]
 fn the_bytes_of_a_full_cache_that_is_adapted_are_no_growth() {
     const ENTRY: u64 = 16 << 10;
-    let runtime = runtime();
-    let full = Interrupted { bytes: AtomicU64::new(MIB), ..Interrupted::default() };
-    let cache = Arc::new(adapt(&runtime, "cache", full).unwrap());
-    let other = Arc::clone(&cache);
-    let add = move || other.update(|cache| _ = cache.bytes.fetch_add(ENTRY, Ordering::SeqCst));
-    *cache.in_shrink.lock().unwrap() = Some(Box::new(add));
-    let freed_before = pages_freed(&runtime);
-    runtime.reclaim(cache.group(), ByteSize::new(4096));
-    let evicted = MIB + ENTRY - cache.weight().get();
-    let pages = pages_freed(&runtime) - freed_before;
-    assert!(pages <= evicted / 4096, "{pages} pages for {evicted} bytes");
+    // The second one is evicted from already when it is adapted.
+    for held in [MIB, 2 * BUDGET.get()] {
+        let runtime = runtime();
+        let full = Interrupted { bytes: AtomicU64::new(held), ..Interrupted::default() };
+        let cache = Arc::new(adapt(&runtime, "cache", full).unwrap());
+        let other = Arc::clone(&cache);
+        let add = move || other.update(|cache| _ = cache.bytes.fetch_add(ENTRY, Ordering::SeqCst));
+        *cache.in_shrink.lock().unwrap() = Some(Box::new(add));
+        let (before, freed_before) = (cache.weight().get(), pages_freed(&runtime));
+        runtime.reclaim(cache.group(), ByteSize::new(4096));
+        let evicted = before + ENTRY - cache.weight().get();
+        let pages = pages_freed(&runtime) - freed_before;
+        assert!(pages <= evicted / 4096, "{pages} pages for {evicted} of {held} bytes");
+    }
+}
+
+/// A value that charges its runtime when it is dropped, in an eviction by the cache's own update.
+#[test]
+fn a_charge_by_an_evicted_value_does_not_wait_for_its_own_eviction() {
+    let runtime = patient_runtime();
+    let (group, charger) = (runtime.group("other").unwrap(), runtime.clone());
+    let result = Arc::new(Mutex::new(None));
+    let stored = Arc::clone(&result);
+    let bytes = Arc::new(AtomicU64::new(0));
+    let (weighed, evicted) = (Arc::clone(&bytes), Arc::clone(&bytes));
+    let shrink = move |target: ByteSize| {
+        // No thread but this one evicts, so that all memory is in this cache.
+        let mut stored = stored.lock().unwrap();
+        if stored.is_none() {
+            *stored = Some(charger.charge(&group, ByteSize::mib(1)));
+        }
+        evicted.fetch_min(target.get(), Ordering::SeqCst);
+    };
+    let cache = adapt(&runtime, "cache", evict_by(move || weighed.load(Ordering::SeqCst), shrink)).unwrap();
+    let begun = Instant::now();
+    cache.update(|_| bytes.store(BUDGET.get() + MIB, Ordering::SeqCst));
+    assert!(result.lock().unwrap().take().unwrap().is_err(), "there is no room");
+    assert!(begun.elapsed() < PATIENCE / 2, "it has waited until the deadline");
 }
 
 /// Returns a runtime whose reclaimer does not reclaim ahead of need, for charges that may wait.

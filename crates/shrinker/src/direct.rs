@@ -102,13 +102,13 @@ pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: 
 
 /// Goes once round all nodes, the current one first. Visits groups below their `low` only if the
 /// other groups had nothing to scan: objects that were scanned and not freed may be freed in the
-/// next lap.
+/// next lap, and those of a busy shrinker in a moment.
 fn lap(core: &RegistryCore, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Progress {
     let (nodes, current) = (core.map.nodes(), core.config.topology.current().index());
     let mut progress = Progress::default();
     let mut skipped = false;
     for layer in [Layer::AboveLow, Layer::BelowLow] {
-        if layer == Layer::BelowLow && (!skipped || progress.scanned > 0) {
+        if layer == Layer::BelowLow && (!skipped || progress.scanned > 0 || progress.busy > 0) {
             break;
         }
         for n in 0..nodes {

@@ -61,7 +61,8 @@ impl Pass<'_> {
         };
         let mut progress = Progress::default();
         let skipped = layers.run(Layer::AboveLow, &mut progress, work);
-        if self.priority == 0 && progress.freed == 0 && skipped && work.bound().is_none() {
+        let is_nothing_left = progress.freed == 0 && progress.busy == 0;
+        if self.priority == 0 && is_nothing_left && skipped && work.bound().is_none() {
             layers.run(Layer::BelowLow, &mut progress, work);
         }
         progress

@@ -89,7 +89,8 @@ impl Map {
         }
         let mut climbed;
         let mut at = memcg;
-        // A bit is set once in each group: if it is clear again, a visit found no objects.
+        // A bit is set once in each group. If it is clear again, a visit has found no objects, or
+        // freed all that it had counted and is about to count again: the debt is forgiven.
         let mut may_set = !debt.is_none();
         loop {
             let infos = self.node(node).shard(at.id()).read();

@@ -37,7 +37,7 @@ impl Registry {
         let target = before.saturating_sub(bytes);
         let mut jobs = Vec::new();
         for node in select.nodes(self.nodes()) {
-            let mut job = Job::new(memcg.clone(), target).filter(select.filter);
+            let mut job = Job::new(memcg.clone(), target).filter(select.filter).without_wait();
             if select.node.is_some() {
                 job = job.for_one_node();
             }

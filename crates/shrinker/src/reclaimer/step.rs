@@ -34,8 +34,8 @@ const IDLE_ROUNDS_MAX: u64 = 4;
 const IDLE_SCANS_MAX: u64 = 1 << 30;
 
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
-const BACK_OFFS_MAX: u16 = 8;
-/// Steps in a row that free nothing and wait for a thread that frees objects of a busy shrinker.
+const BACK_OFFS_MAX: u8 = 8;
+/// Steps in a row that scan nothing and wait for a thread that frees objects of a busy shrinker.
 /// With a rest of a millisecond after each, longer than any eviction should take.
 const BUSY_MAX: u16 = 1_000;
 
@@ -88,7 +88,11 @@ pub struct Job {
     /// Counts the repeated steps that proved nothing because a group ended during them.
     recheck: Recheck,
     /// Steps in a row in which a shrinker requested a back-off.
-    back_offs: u16,
+    back_offs: u8,
+    /// Steps in a row that scanned nothing because a shrinker was busy.
+    busy_steps: u16,
+    /// Another thread's eviction is waited for.
+    waits_for_busy: bool,
     freed: u64,
     owed: u64,
     filter: ShrinkerFilter,
@@ -111,11 +115,19 @@ impl Job {
             idle_scans_max: 0,
             recheck: Recheck::default(),
             back_offs: 0,
+            busy_steps: 0,
+            waits_for_busy: true,
             freed: 0,
             owed: 0,
             filter: ShrinkerFilter::ALL,
             is_for_one_node: false,
         }
+    }
+
+    /// Does not wait for another thread that frees objects of a busy shrinker: for a caller that
+    /// does not rest after [`Step::BackOff`].
+    pub(crate) fn without_wait(self) -> Self {
+        Self { waits_for_busy: false, ..self }
     }
 
     /// Restricts the job to some shrinkers.
@@ -295,16 +307,14 @@ impl Job {
         }
     }
 
-    /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was freed
-    /// and a shrinker was busy.
+    /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was scanned
+    /// because a shrinker was busy.
     fn backs_off(&mut self, progress: Progress) -> bool {
-        let max = match progress {
-            Progress { back_offs: 1.., .. } => BACK_OFFS_MAX,
-            Progress { busy: 1.., freed: 0, .. } => BUSY_MAX,
-            _ => 0,
-        };
-        self.back_offs = if max > 0 { self.back_offs.saturating_add(1) } else { 0 };
-        max > 0 && self.back_offs <= max
+        let asked = progress.back_offs > 0;
+        self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
+        let is_busy = progress.busy > 0 && progress.scanned == 0 && self.waits_for_busy;
+        self.busy_steps = if is_busy { self.busy_steps.saturating_add(1) } else { 0 };
+        asked && self.back_offs <= BACK_OFFS_MAX || is_busy && self.busy_steps <= BUSY_MAX
     }
 }
 
