@@ -293,7 +293,6 @@ impl Mount {
             (false, Some(Kind::Directory)) => return Err(ErrorKind::IsADirectory),
             _ => {}
         }
-        // An inode of another file system may have the same number, but not the same kind.
         if there == Some(old.kind()) && target.inode() == old.inode() {
             // Both are names of one file: POSIX demands that the rename does nothing.
             return Ok(());

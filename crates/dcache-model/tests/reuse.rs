@@ -131,16 +131,21 @@ fn a_file_is_not_replaced_during_a_link() {
     let (mount, backend) = mount();
     let old = mount.stat(b"/a/old").unwrap().unwrap().inode;
     let (tell, replaced) = channel();
-    let theirs = Arc::clone(&mount);
+    let (theirs, replaced) = (Arc::clone(&mount), Arc::new(Mutex::new(replaced)));
+    let in_link = Arc::clone(&replaced);
     backend.set_hook("link", b"new", move || {
-        let replacer = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             theirs.unlink(b"/a/old").unwrap();
             tell.send(()).unwrap();
         });
-        assert_eq!(replaced.recv_timeout(BLOCKED), Err(RecvTimeoutError::Timeout), "the link does not exclude it");
-        drop((replaced, replacer));
+        let in_link = in_link.lock().unwrap().recv_timeout(BLOCKED);
+        assert_eq!(in_link, Err(RecvTimeoutError::Timeout), "the link does not exclude it");
     });
     assert_eq!(mount.link(b"/a/old", b"/b/new").unwrap().inode(), old);
+    replaced.lock().unwrap().recv().unwrap();
+    assert!(mount.stat(b"/a/old").unwrap().is_none());
+    assert_eq!(mount.stat(b"/b/new").unwrap().unwrap().inode, old);
+    mount.assert_valid();
 }
 
 #[test]

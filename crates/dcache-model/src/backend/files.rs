@@ -86,8 +86,12 @@ impl Files {
         InodeInfo { inode, kind: Kind::Other }
     }
 
+    /// As [`node`](Self::node), and stores the path, unless the inode is of another file system.
     fn record_path(&self, path: PathBuf, meta: &Metadata) -> InodeInfo {
-        let node = node(meta);
+        let node = self.node(meta);
+        if meta.dev() != self.device {
+            return node;
+        }
         let mut paths = self.paths.write();
         let known = paths.entry(node.inode).or_default();
         // A directory that has another path was renamed without this backend.
@@ -106,7 +110,6 @@ impl Backend for Files {
         let _paths_stay = self.renames.read();
         let path = self.path(dir, name)?;
         match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.dev() != self.device => Ok(Some(self.node(&meta))),
             Ok(meta) => Ok(Some(self.record_path(path, &meta))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
