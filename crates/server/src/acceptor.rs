@@ -149,6 +149,8 @@ async fn load(
     let of_load = Arc::clone(file);
     let loaded = on_blocking_thread(server, move |server| snapshot::load_and_log(server, &of_load)).await??;
     let Some(loaded) = loaded else { return Ok(true) };
+    // The runtime looks for signals when no task is ready.
+    tokio::task::yield_now().await;
     let is_stopped = poll_fn(|cx| Poll::Ready(signal.as_mut().poll(cx).is_ready())).await;
     if is_stopped {
         let shown = file.path().display();
