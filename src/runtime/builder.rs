@@ -143,7 +143,9 @@ impl RuntimeBuilder {
     ///
     /// A source that does not exist, or that the process may not watch, is left out; the reason is
     /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). The methods for a
-    /// single source fail instead. [`pressure`](Self::pressure) sets the response.
+    /// single source fail instead. If `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service manager
+    /// has switched the watch of pressure off, and only the limit is watched.
+    /// [`pressure`](Self::pressure) sets the response.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// A time limit that is reached only if an expected event never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Several times that after which a level ends (`quiet` of `World::config`).
+const HELD: Duration = Duration::from_millis(200);
 /// A file whose reads fail with EIO: no memory is mapped at address 0.
 const EIO: &str = "/proc/self/mem";
 
@@ -141,6 +143,7 @@ fn a_malformed_file_is_reported_and_the_last_limit_stays() {
         let monitor = world.start(world.config()).unwrap();
         world.write(name, text);
         is_told_and_harmless(&world, &monitor, &[name, "not a control group's file"]);
+        std::thread::sleep(HELD);
         assert_eq!(monitor.stats().level, Level::Critical, "held until the group can be read");
 
         // A file that is malformed at the start is an error of `start`, which changes nothing.
@@ -164,6 +167,7 @@ fn an_unreadable_file_is_reported_and_the_last_limit_stays() {
         is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
         let error = world.start(world.config()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("os error 5"), "{error}");
+        std::thread::sleep(HELD);
         assert_eq!(monitor.stats().level, Level::Critical, "held until the group can be read");
         world.write(name, good);
         until_the_pressure_is_over(&world);

@@ -27,7 +27,7 @@ pub struct MonitorConfig {
     /// group's limit, if [`cgroup`](Self::cgroup) names none. A missing source is no error:
     /// [`PressureStats::missing`](crate::PressureStats::missing) has the reason. If
     /// `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service manager has switched the watch of
-    /// pressure off: only the limit is watched then.
+    /// pressure off: of these sources only the limit is watched then.
     ///
     /// In a container the whole system is the host. Its stalls count on purpose, also if the
     /// container has no stalls of its own: both share the memory, and the kernel may kill a process
