@@ -307,8 +307,8 @@ impl Job {
         }
     }
 
-    /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was scanned
-    /// because a shrinker was busy.
+    /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was
+    /// scanned because a shrinker was busy.
     fn backs_off(&mut self, progress: Progress) -> bool {
         let asked = progress.back_offs > 0;
         self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
