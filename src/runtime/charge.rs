@@ -107,20 +107,24 @@ impl Runtime {
             if round >= ROUNDS_MIN && Instant::now() >= deadline {
                 break;
             }
-            // Objects that were scanned and not freed have used their second chance: the next round
-            // may free them.
-            if outcome.scanned > 0
-                || matches!(outcome.stopped, DirectStop::Done | DirectStop::ScanBound | DirectStop::TimeBound)
-            {
+            if outcome.scanned > 0 {
+                // Objects that were scanned and not freed have used their second chance: the next
+                // round may free them.
                 continue;
             }
-            // Another thread inside a callback may have taken objects off their list, and uncharges
-            // them before it leaves; so may one that evicts from a cache which is busy for this
-            // one. Sleeps, as that thread may wait for this processor.
-            let may_be_freed = outcome.stopped == DirectStop::Busy || self.inner.registry.has_calls_in_flight();
-            if outcome.stopped == DirectStop::InScope || !may_be_freed {
+            let may_be_freed = match outcome.stopped {
+                DirectStop::Done | DirectStop::ScanBound | DirectStop::TimeBound => continue,
+                // Another thread evicts from a cache that is busy for this one.
+                DirectStop::Busy => true,
+                // Another thread inside a callback may have taken objects off their list, and
+                // uncharges them before it leaves.
+                DirectStop::NothingLeft => self.inner.registry.has_calls_in_flight(),
+                DirectStop::InScope => false,
+            };
+            if !may_be_freed {
                 break;
             }
+            // Not a spin: that thread may wait for this processor.
             std::thread::sleep(IN_FLIGHT_WAIT);
         }
         // Another thread may have freed memory since the last try.

@@ -50,11 +50,12 @@ pub enum DirectStop {
     /// One lap found nothing to scan, or three laps freed nothing: the remaining objects are
     /// protected, in use, or cannot be freed with these flags.
     NothingLeft,
+    /// As [`NothingLeft`](Self::NothingLeft), but a shrinker was busy: another thread frees its
+    /// objects ([`Scan::Busy`](crate::Scan::Busy)). Groups below their `low` were not visited. A
+    /// call after a short rest may free some.
+    Busy,
     /// The maximum number of objects of one call was scanned.
     ScanBound,
-    /// As [`NothingLeft`](Self::NothingLeft), but a shrinker was busy: another thread frees its
-    /// objects ([`Scan::Busy`](crate::Scan::Busy)), and some may be left in a moment.
-    Busy,
     /// The maximum time of one call has passed.
     TimeBound,
     /// The thread is inside a callback, or in a scope that forbids reclaim; or there was no memory

@@ -104,7 +104,7 @@ impl ShrinkSlab<'_> {
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         let received_before = self.core.map.received(self.memcg, self.node, guard.key.id);
         let count = guard.count(&sc);
-        let (mut live, mut postponed) = (true, sc.is_deferred());
+        let (mut live, mut postponed, mut busy) = (true, sc.is_deferred(), 0);
         if postponed {
             // No scan follows, which would begin the time.
             work.begin();
@@ -114,21 +114,26 @@ impl ShrinkSlab<'_> {
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 let counted = Counted { freeable, received_before };
-                match self.amount {
+                let done = match self.amount {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
-                        self.by_policy(guard, counted, sc.is_deferred(), &mut visited, work);
+                        Some(self.by_policy(guard, counted, sc.is_deferred(), &mut visited, work))
                     }
                     ScanAmount::Share | ScanAmount::Batch(_) => {
                         let total = match self.amount {
                             ScanAmount::Batch(objects) => objects.min(freeable),
                             _ => (freeable / SHARE_PARTS).min(guard.options.batch).max(1),
                         };
-                        let ended = self.some(guard, counted, total, sc.is_deferred(), &mut visited, work);
-                        postponed |= ended == Ended::Cut;
+                        let done = self.some(guard, counted, total, sc.is_deferred(), &mut visited, work);
+                        postponed |= done.ended == Ended::Cut;
+                        Some(done)
                     }
-                    ScanAmount::Owed if sc.is_deferred() => {}
-                    ScanAmount::Owed => self.owed(guard, counted, &mut visited, work),
-                    ScanAmount::Nothing => {}
+                    ScanAmount::Owed if sc.is_deferred() => None,
+                    ScanAmount::Owed => Some(self.owed(guard, counted, work)),
+                    ScanAmount::Nothing => None,
+                };
+                if let Some(done) = done {
+                    busy = u64::from(done.busy);
+                    self.note(guard, done, &mut visited);
                 }
                 if visited.freed >= freeable && !guard.is_quarantined() {
                     live = self.clear_if_empty(guard, &mut visited);
@@ -151,7 +156,7 @@ impl ShrinkSlab<'_> {
             self.core.map.note(self.memcg, self.node, guard.key.id, counted, &visited);
         }
         guard.visited(visited);
-        let VisitCounts { freed, scanned, callbacks, back_offs, busy, .. } = visited;
+        let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
         VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs, busy }, postponed }
     }
 
@@ -210,7 +215,7 @@ impl ShrinkSlab<'_> {
         deferred: bool,
         visited: &mut VisitCounts,
         work: &mut Work<'_>,
-    ) {
+    ) -> ScanOutcome {
         let (map, policy, freeable) = (&self.core.map, self.core.config.used_policy(), counted.freeable);
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &guard.options;
@@ -238,7 +243,7 @@ impl ShrinkSlab<'_> {
             }
         }
         trace::end(self, guard, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
-        self.note(guard, done, visited);
+        done
     }
 
     /// Scans `total` objects, ignoring debts. If the shrinker defers or stops, the unscanned
@@ -251,7 +256,7 @@ impl ShrinkSlab<'_> {
         deferred: bool,
         visited: &mut VisitCounts,
         work: &mut Work<'_>,
-    ) -> Ended {
+    ) -> ScanOutcome {
         let freeable = counted.freeable;
         let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
@@ -270,13 +275,11 @@ impl ShrinkSlab<'_> {
             );
         }
         trace::end(self, guard, done.freed, (0, sum), left);
-        let ended = done.ended;
-        self.note(guard, done, visited);
-        ended
+        done
     }
 
     /// Scans the deferred objects, as far as they exist. The carried fraction stays.
-    fn owed(&self, guard: &mut CallGuard, counted: Counted, visited: &mut VisitCounts, work: &mut Work<'_>) {
+    fn owed(&self, guard: &mut CallGuard, counted: Counted, work: &mut Work<'_>) -> ScanOutcome {
         let (map, freeable) = (&self.core.map, counted.freeable);
         // Takes only as many as will be scanned now, so that the rest stays visible.
         let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left(), counted.received_before);
@@ -288,7 +291,7 @@ impl ShrinkSlab<'_> {
         let back = Debt { owed: left, carry: 0 };
         let owed = map.add_deferred(self.memcg, self.node, guard.key, back, self.owed_max(counted));
         trace::end(self, guard, done.freed, (debt, owed), left);
-        self.note(guard, done, visited);
+        done
     }
 
     /// Returns the maximum of the owed objects, as a function for [`Map::add_deferred`]: the debts
@@ -375,7 +378,6 @@ impl ShrinkSlab<'_> {
         visited.scanned = done.scanned;
         visited.requested = done.requested;
         visited.back_offs = u64::from(done.back_off);
-        visited.busy = u64::from(done.busy);
         if done.panicked {
             self.core.panicked(guard);
         }

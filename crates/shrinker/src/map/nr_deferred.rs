@@ -74,7 +74,7 @@ impl Map {
     }
 
     /// As [`add_deferred`](Self::add_deferred), or without `owed_max` a hand-over. If `is_owner`
-    /// returns false, the debt is forgiven.
+    /// returns false, or the bit does not stay set, the debt is forgiven.
     fn add_deferred_if(
         &self,
         is_owner: impl Fn() -> bool,
@@ -89,9 +89,10 @@ impl Map {
         }
         let mut climbed;
         let mut at = memcg;
-        // A bit is set once in each group. If it is clear again, a visit has found no objects, or
-        // freed all that it had counted and is about to count again: the debt is forgiven.
-        let mut may_set = !debt.is_none();
+        // A bit that is clear is set once in each group: another visit may have it clear, and be
+        // about to count again.
+        let sets_bit = !debt.is_none();
+        let mut has_set = false;
         loop {
             let infos = self.node(node).shard(at.id()).read();
             let info = infos.get(at.id());
@@ -106,12 +107,12 @@ impl Map {
                 // The debt may be here earlier than the bit, which `offline` sets.
                 climbed = at.nearest_online();
                 at = &climbed;
-                (owed_max, may_set) = (None, !debt.is_none());
-            } else if may_set {
-                // Another visit may have the bit clear, and be about to count again.
+                (owed_max, has_set) = (None, false);
+            } else if sets_bit && !has_set {
                 self.set(at, node, key);
-                may_set = false;
+                has_set = true;
             } else {
+                // Clear again after it was set, or without a debt: forgiven.
                 return 0;
             }
         }

@@ -36,7 +36,8 @@ const IDLE_SCANS_MAX: u64 = 1 << 30;
 /// Steps in a row that grant a shrinker's request to back off; in further ones it is ignored.
 const BACK_OFFS_MAX: u8 = 8;
 /// Steps in a row that scan nothing and wait for a thread that frees objects of a busy shrinker.
-/// With a rest of a millisecond after each, longer than any eviction should take.
+/// The reclaimer rests for a millisecond after each, so it waits for a second in all, longer than
+/// an eviction should take.
 const BUSY_MAX: u16 = 1_000;
 
 /// The state of a [`Job`] after a step, which tells its thread to go on, to rest first, or to stop.
@@ -65,7 +66,13 @@ pub enum Step {
 ///
 /// let mut job = Job::new(tree.root().clone(), ByteSize::mib(60));
 /// // At most 1,024 objects in a step; a thread would check between steps whether to stop.
-/// while job.step(&registry, NodeId::ZERO, 1024) == Step::Again {}
+/// loop {
+///     match job.step(&registry, NodeId::ZERO, 1024) {
+///         Step::Again => {}
+///         Step::BackOff => std::thread::sleep(std::time::Duration::from_millis(1)),
+///         Step::Done | Step::Exhausted => break,
+///     }
+/// }
 /// assert!(tree.root().usage() <= ByteSize::mib(60));
 /// ```
 #[derive(Debug)]
@@ -220,7 +227,8 @@ impl Job {
     /// the target is reached. If the registry selects victims by utility and the job has no filter,
     /// objects are freed from all nodes first; otherwise, or if that frees nothing, from `node`.
     /// Pressure rises if progress was too slow, so a job ends after a bounded number of steps
-    /// without progress.
+    /// without progress. Up to 1,000 steps in a row are [`Step::BackOff`] while another thread
+    /// frees the objects of a shrinker ([`Scan::Busy`](crate::Scan::Busy)) and there are no others.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         if self.pays_debts() {
@@ -253,7 +261,7 @@ impl Job {
         if after <= target {
             return Step::Done;
         }
-        if self.backs_off(progress) {
+        if self.must_rest(progress) {
             return Step::BackOff;
         }
         // A fall without freed objects is that of other threads' uncharges.
@@ -301,7 +309,7 @@ impl Job {
         self.owed = owed;
         match (owed, progress.scanned) {
             (0, _) => Step::Done,
-            (_, 0) if !self.backs_off(progress) => Step::Exhausted,
+            (_, 0) if !self.must_rest(progress) => Step::Exhausted,
             (_, 0) => Step::BackOff,
             _ => Step::Again,
         }
@@ -309,7 +317,7 @@ impl Job {
 
     /// Returns true if a shrinker requested a back-off, and it is granted; or if nothing was
     /// scanned because a shrinker was busy.
-    fn backs_off(&mut self, progress: Progress) -> bool {
+    fn must_rest(&mut self, progress: Progress) -> bool {
         let asked = progress.back_offs > 0;
         self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
         let is_busy = progress.busy > 0 && progress.scanned == 0 && self.waits_for_busy;

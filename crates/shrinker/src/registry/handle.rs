@@ -114,7 +114,8 @@ impl Registry {
 
     /// As [`no_reclaim_scope`](Self::no_reclaim_scope), but returns `None` if the thread is inside
     /// a callback or a scope already, or without memory. For a cache that evicts on its own
-    /// initiative and runs user code for it: on `None` it must not evict either.
+    /// initiative and runs user code for it, which could make it evict inside of that code again
+    /// and again: on `None` it must not evict either, unless it prevents that by itself.
     pub fn first_no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
         self.core.scopes.enter_first()
     }

@@ -17,8 +17,6 @@ pub(crate) struct VisitCounts {
     pub(crate) deferred: u64,
     pub(crate) panics: u64,
     pub(crate) back_offs: u64,
-    /// Scans that another thread's scan refused; only for the caller of reclaim.
-    pub(crate) busy: u64,
     pub(crate) time_ns: u64,
     /// On the registry's clock; 0 without a clock.
     pub(crate) last_run_ns: u64,
@@ -35,7 +33,6 @@ impl AddAssign for VisitCounts {
         add(&mut self.deferred, other.deferred);
         add(&mut self.panics, other.panics);
         add(&mut self.back_offs, other.back_offs);
-        add(&mut self.busy, other.busy);
         add(&mut self.time_ns, other.time_ns);
         self.last_run_ns = self.last_run_ns.max(other.last_run_ns);
     }
