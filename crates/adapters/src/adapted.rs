@@ -5,9 +5,9 @@
 //! and a charge. A thread that lowers the charge therefore weighs again, and restores the charge of
 //! entries that another thread has added meanwhile.
 //!
-//! A change must ensure that no lock of `Balance` or `Eviction` is held while the cache is weighed
-//! or changed, and that once the last update has returned, all bytes are charged, or evicted
-//! because there is no room for them.
+//! A change must ensure that no lock of `Balance`, `Eviction` or `Growth` is held while the cache
+//! is weighed or changed, and that once the last update has returned, all bytes are charged, or
+//! evicted because there is no room for them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -292,7 +292,8 @@ impl<C: Evict> Member<C> {
     fn evict_to_charge(&self) {
         if let Some(turn) = self.eviction.begin_or_request() {
             // A charge by the drop of an evicted value is refused at once, as inside of a scan: it
-            // would wait for this eviction.
+            // would wait for this eviction. Without memory for a scope it waits, until its
+            // deadline.
             let _scope = self.balance.no_reclaim_scope();
             self.evict_uncharged();
             self.end(turn);

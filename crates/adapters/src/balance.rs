@@ -65,7 +65,8 @@ impl Balance {
         ByteSize::new(max.get() / STEP * STEP)
     }
 
-    /// Keeps this thread from reclaiming, unless it is kept from that already.
+    /// Keeps this thread's charges from reclaiming. `None` if they are kept from that already, or
+    /// without memory.
     pub(crate) fn no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
         self.runtime.registry().first_no_reclaim_scope()
     }

@@ -1,15 +1,17 @@
 //! The turn to evict from a cache: one thread has it at a time.
 //!
 //! An implementation of [`Evict`](crate::Evict) may lower a capacity and set it back, so two
-//! threads must not evict at once. No thread waits for the turn, except for a charge that finds no
-//! other memory, for a bounded time: the turn's holder may wait for that thread, or be the same
-//! thread, in the drop of an evicted value. A thread that finds the turn
+//! threads must not evict at once. No thread waits for the turn here: its holder may wait for that
+//! thread, or be the same thread, in the drop of an evicted value. A thread that finds the turn
 //! taken can leave a request instead, which the holder serves before it returns; after a panic, the
 //! next turn serves the request.
 //!
-//! A scan leaves no request. Its caller needs memory at once, and evicts from another cache
-//! instead. A cache whose evictions take long would grow at the expense of the others: foyer, which
-//! starts two threads in each eviction, held 70 to 92 % of the budget in equal use with a lowwater
+//! A scan leaves no request, and returns `Scan::Busy`. Its caller needs memory at once, and evicts
+//! from another cache instead; if there is none, a charge and the reclaimer try again, for a
+//! bounded time.
+//!
+//! A cache whose evictions take long would grow at the expense of the others: foyer, which starts
+//! two threads in each eviction, held 70 to 92 % of the budget in equal use with a lowwater
 //! `Cache`. So the bytes that such scans did not evict are added up as *postponed*. A holder of the
 //! turn that scans, too, evicts them after its own (`Member::scan_objects`); else they are
 //! forgotten.

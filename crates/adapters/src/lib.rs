@@ -59,6 +59,7 @@
 //! | `evict` | [`Evict`], the interface of a foreign cache, and [`evict_by`] |
 //! | `balance` | the bytes that are charged for a cache |
 //! | `eviction` | the right to evict from a cache, which one thread has at a time |
+//! | `growth` | an estimate of the bytes that updates add during an eviction |
 //! | `adapted` | [`adapt`] and [`Adapted`] |
 //! | `weighed` | [`Weighed`]: weights and a lock for caches that count entries |
 //! | `quick_cache`, `foyer`, `lru`, `hashlink` | one crate each |

@@ -354,7 +354,12 @@ fn a_charge_waits_for_an_eviction_of_another_thread() {
     let (charged, result) = std::sync::mpsc::channel();
     let charger = runtime.clone();
     let hook = move || {
-        std::thread::spawn(move || charged.send(charger.charge(&other, ByteSize::kib(64))).unwrap());
+        let (begins, has_begun) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            begins.send(()).unwrap();
+            charged.send(charger.charge(&other, ByteSize::kib(64))).unwrap();
+        });
+        has_begun.recv().unwrap();
         std::thread::sleep(Duration::from_millis(50));
     };
     *cache.in_shrink.lock().unwrap() = Some(Box::new(hook));
