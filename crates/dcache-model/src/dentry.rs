@@ -108,8 +108,8 @@ pub(crate) type DentryGuard<'a> = MutexGuard<'a, LockedFields>;
 
 /// The fields that only a directory has, allocated when a dentry becomes one.
 pub(crate) struct Dir {
-    /// Held exclusively by changes of names in the directory, shared by lookups that call the
-    /// backend.
+    /// Held exclusively by changes of names in the directory, shared by `readdir`, and by lookups
+    /// that call the backend.
     #[doc(alias = "i_rwsem")]
     pub(crate) rwsem: RwLock<()>,
     pub(crate) children: Mutex<Children<Arc<Dentry>>>,

@@ -1,8 +1,9 @@
 //! Changes of names: create, mkdir, link, unlink, rmdir, rename.
 //!
-//! Each call holds its directory's `rwsem` exclusively. So no lookup in that directory calls the
-//! backend meanwhile, and two changes of one name exclude each other (D2). Lookups that are
-//! answered from the cache are not blocked.
+//! Each call holds its directory's `rwsem` exclusively; a rename and a link those of both
+//! directories, in the order of `lock_order`. So no lookup in that directory calls the backend
+//! meanwhile, and two changes of one name exclude each other (D2). Lookups that are answered from
+//! the cache are not blocked.
 //!
 //! Numbers such as D2 are those of docs/INVARIANTS.md.
 //!

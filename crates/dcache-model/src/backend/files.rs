@@ -86,6 +86,12 @@ impl Files {
         InodeInfo { inode, kind: Kind::Other }
     }
 
+    /// Returns whether the number is one that [`node`](Self::node) has given to an inode of another
+    /// file system: they count down from the largest one.
+    fn is_foreign(&self, inode: u64) -> bool {
+        u64::MAX - inode < self.foreign.lock().len() as u64
+    }
+
     /// As [`node`](Self::node), and stores the path, unless the inode is of another file system.
     fn record_path(&self, path: PathBuf, meta: &Metadata) -> InodeInfo {
         let node = self.node(meta);
@@ -172,7 +178,7 @@ impl Backend for Files {
     }
 
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
-        if u64::MAX - file < self.foreign.lock().len() as u64 {
+        if self.is_foreign(file) {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
         let _paths_stay = self.renames.read();

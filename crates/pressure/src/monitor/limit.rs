@@ -32,7 +32,7 @@ const USAGE_EVERY: Duration = Duration::from_millis(100);
 const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
 /// The time between two readings of the limits, which change only when an operator changes them.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
-/// The time to the next reading after one that failed. Until then `state.rs` holds the ceiling.
+/// The time to the next reading after one that failed.
 const FAILED_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes the control group of this process a limit of a monitor.

@@ -83,10 +83,12 @@ struct ReadingHold {
 }
 
 impl ReadingHold {
-    /// Notes a successful reading. Returns whether the one before failed.
-    fn succeeded(&mut self, now_ns: u64) -> bool {
+    /// Notes a successful reading. If the one before failed, the times of `target` begin now.
+    fn succeeded(&mut self, now_ns: u64, target: &mut Target) {
         self.read_ns = now_ns;
-        core::mem::take(&mut self.has_failed)
+        if core::mem::take(&mut self.has_failed) {
+            target.hold(now_ns);
+        }
     }
 
     /// A cause of failures may last for ever: after [`HOLD_MAX_NS`] time restores the ceiling.
@@ -214,9 +216,7 @@ impl MonitorState {
         let Some(stats) = &mut self.stats.cgroup else { return };
         match seen {
             Ok(seen) => {
-                if self.cgroup_hold.succeeded(now_ns) {
-                    self.target.hold(now_ns);
-                }
+                self.cgroup_hold.succeeded(now_ns, &mut self.target);
                 (stats.limit, stats.usage, stats.error) = (watched.limit(), seen.usage, None);
                 stats.events += u64::from(seen.level > Level::Calm);
                 let resident_max = self.stats.resident.as_ref().map_or(ByteSize::MAX, |resident| resident.max);
@@ -234,8 +234,7 @@ impl MonitorState {
                 watched.failed(now_ns);
                 self.watched = Some(watched);
                 self.is_cgroup_near = false;
-                // A removed group stays unreadable, and no memory of this process is in it. Another
-                // cause may last for ever: then time restores the ceiling.
+                // A removed group stays unreadable, and no memory of this process is in it.
                 self.cgroup_hold.has_failed = !error.is_missing();
                 self.give_back(now_ns);
             }
@@ -276,9 +275,7 @@ impl MonitorState {
             self.give_back(now_ns);
             return;
         };
-        if self.resident_hold.succeeded(now_ns) {
-            self.target.hold(now_ns);
-        }
+        self.resident_hold.succeeded(now_ns, &mut self.target);
         stats.usage = usage;
         let reaction = limit.seen(now_ns, usage, self.fall.is_some());
         self.is_resident_critical = reaction.level() == Level::Critical;
@@ -350,7 +347,8 @@ impl MonitorState {
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(WatchedCgroup::due);
         let resident = self.resident.as_ref().map(ResidentLimit::due);
-        // A hold ends with the next reading; until then a step that is due is not made.
+        // No step is made while a reading that failed holds the ceiling: the next reading, which is
+        // due in a second at most, looks again.
         let step = if self.is_held(now_ns) { None } else { self.target.due() };
         let due = [step, self.trim.due(self.is_urgent()), fall, watched, resident].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))

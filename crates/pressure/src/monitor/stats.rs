@@ -74,7 +74,8 @@ pub struct ResidentStats {
     pub usage: ByteSize,
     /// How often the ceiling was lowered because the maximum was near.
     pub lowered: u64,
-    /// Readings that failed.
+    /// Readings that failed. After a failure the level and the ceiling are held until a reading
+    /// succeeds, for five minutes after the last success at most.
     pub failed: u64,
 }
 
@@ -93,7 +94,8 @@ pub struct CgroupStats {
     /// Readings that found the usage too close to the limit.
     pub events: u64,
     /// The reason why the last reading failed; `None` if it succeeded. After a failure the last
-    /// limit stays in effect, the level and the ceiling are held for five minutes unless the group
-    /// was removed, and the group is read again after a second.
+    /// limit stays in effect, and the group is read again after a second. Unless the group was
+    /// removed, the level and the ceiling are held until a reading succeeds, for five minutes after
+    /// the last success at most.
     pub error: Option<String>,
 }
