@@ -28,7 +28,7 @@ mod tenants;
 mod threads;
 mod times;
 
-use crate::{ByteSize, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime, RuntimeBuilder};
 use std::time::{Duration, Instant};
 
 /// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may
@@ -64,11 +64,18 @@ fn wait_for_reclaimer(runtime: &Runtime) {
 
 /// Returns a cache of byte vectors in a runtime of its own with this budget, with one node.
 fn cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
-    let runtime = Runtime::builder()
-        .budget(budget)
-        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
-        .build()
-        .expect("a budget and one thread");
+    cache_in(Runtime::builder().budget(budget))
+}
+
+/// As [`cache_of`]; an insert waits for long while readers of other tests hold removed entries
+/// back.
+fn patient_cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
+    cache_in(Runtime::builder().budget(budget).direct_time_max(Duration::from_secs(60)))
+}
+
+fn cache_in(builder: RuntimeBuilder) -> Cache<u64, Vec<u8>> {
+    let runtime =
+        builder.topology(std::sync::Arc::new(crate::topology::Fixed::new(1))).build().expect("a budget and one thread");
     Cache::<u64, Vec<u8>>::builder(&runtime)
         .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()

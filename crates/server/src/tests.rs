@@ -152,6 +152,14 @@ impl TestServer {
             thread.join().unwrap();
         }
     }
+
+    /// As [`stop`](Self::stop). Returns false if clients may have been cut off, because the server
+    /// has waited for them for [`CLOSE_TIME_MAX`].
+    fn stop_in_time(&mut self) -> bool {
+        let begun = Instant::now();
+        self.stop();
+        begun.elapsed() < CLOSE_TIME_MAX
+    }
 }
 
 impl Drop for TestServer {
@@ -226,6 +234,11 @@ impl Client {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
     }
+}
+
+/// Calls `once` until it returns the true of [`TestServer::stop_in_time`].
+fn until_ended_in_time(mut once: impl FnMut() -> bool) {
+    assert!((0..20).any(|_| once()), "no server ended in time");
 }
 
 /// Returns the shortest of up to ten durations, or the first below `enough`: a busy machine makes

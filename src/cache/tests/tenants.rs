@@ -6,7 +6,7 @@
 //!
 //! A bound may be narrowed; a wider one hides a change of the victim selection.
 
-use super::{cache_of, entry_bytes};
+use super::{entry_bytes, patient_cache_of};
 use crate::cache::charge::Room;
 use crate::cache::Eviction;
 use crate::{ByteSize, Memcg, Runtime};
@@ -19,7 +19,7 @@ fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range
 
 #[test]
 fn a_flooding_tenant_does_not_evict_below_low() {
-    let cache = cache_of(ByteSize::mib(2));
+    let cache = patient_cache_of(ByteSize::mib(2));
     let runtime = cache.runtime().clone();
     let (quiet, flood) = (runtime.group("quiet").unwrap(), runtime.group("flood").unwrap());
     quiet.set_low(ByteSize::kib(600));
@@ -34,7 +34,7 @@ fn a_flooding_tenant_does_not_evict_below_low() {
 #[test]
 fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
     let budget = ByteSize::mib(1);
-    let cache = cache_of(budget);
+    let cache = patient_cache_of(budget);
     let runtime = cache.runtime().clone();
     let (idle, busy) = (runtime.group("idle").unwrap(), runtime.group("busy").unwrap());
     fill(&cache, &idle, 0..3_000);
@@ -122,7 +122,7 @@ fn shares_of_equal_tenants_stay_stable() {
 #[test]
 fn memory_moves_to_the_tenant_with_higher_miss_costs() {
     for dear in [0, 1] {
-        let runtime = cache_of(ByteSize::mib(1)).runtime().clone();
+        let runtime = patient_cache_of(ByteSize::mib(1)).runtime().clone();
         let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
             .weigher(|_, v| ByteSize::new(v.capacity() as u64))
             .recreation_cost(move |key, _| if u64::from(*key >= SECONDS) == dear { 800 } else { 100 })
@@ -144,7 +144,7 @@ fn next(random: &mut u64) -> u64 {
 #[test]
 fn removals_count_for_their_own_tenant() {
     const LIVES: u64 = 300;
-    let cache = cache_of(ByteSize::mib(1));
+    let cache = patient_cache_of(ByteSize::mib(1));
     let [sessions, pages] = ["sessions", "pages"].map(|name| cache.runtime().group(name).unwrap());
     let (mut random, mut hits) = (1, 0);
     for round in LIVES..20_000 {
@@ -167,7 +167,7 @@ fn removals_count_for_their_own_tenant() {
 /// growth of an overwritten value did not count, the first would get memory at the other's cost.
 #[test]
 fn replaced_values_that_grow_are_charged() {
-    let cache = cache_of(ByteSize::mib(2));
+    let cache = patient_cache_of(ByteSize::mib(2));
     let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
     let (mut random, mut hits) = (1, [0_u64; 2]);
     for _ in 0..40_000 {
@@ -191,7 +191,7 @@ fn replaced_values_that_grow_are_charged() {
 /// this insert.
 #[test]
 fn a_panicking_cost_function_inserts_nothing() {
-    let runtime = cache_of(ByteSize::mib(1)).runtime().clone();
+    let runtime = patient_cache_of(ByteSize::mib(1)).runtime().clone();
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = std::sync::Arc::clone(&asked);
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
@@ -220,7 +220,7 @@ fn a_panicking_cost_function_inserts_nothing() {
 #[test]
 fn of_tenants_without_utility_the_largest_is_the_victim() {
     for order in [Eviction::Adaptive, Eviction::Lru, Eviction::Sieve] {
-        let runtime = cache_of(ByteSize::mib(2)).runtime().clone();
+        let runtime = patient_cache_of(ByteSize::mib(2)).runtime().clone();
         let weigh = |_: &u64, v: &Vec<u8>| ByteSize::new(v.capacity() as u64);
         let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime).eviction(order).weigher(weigh).build().unwrap();
         let groups: Vec<_> = (0..12).map(|n| runtime.group(&format!("t{n}")).unwrap()).collect();
@@ -238,7 +238,7 @@ fn of_tenants_without_utility_the_largest_is_the_victim() {
 
 #[test]
 fn a_tenant_at_its_max_evicts_its_own_entries() {
-    let cache = cache_of(ByteSize::mib(2));
+    let cache = patient_cache_of(ByteSize::mib(2));
     let runtime = cache.runtime().clone();
     let (small, other) = (runtime.group("small").unwrap(), runtime.group("other").unwrap());
     small.set_max(ByteSize::kib(128));
@@ -250,7 +250,7 @@ fn a_tenant_at_its_max_evicts_its_own_entries() {
 
 #[test]
 fn entries_of_an_ended_tenant_join_its_parent() {
-    let cache = cache_of(ByteSize::mib(1));
+    let cache = patient_cache_of(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenant = runtime.group("t").unwrap();
     fill(&cache, &tenant, 0..100);
@@ -270,7 +270,7 @@ fn entries_of_an_ended_tenant_join_its_parent() {
 /// is never the entry that was just inserted.
 #[test]
 fn beside_a_thousand_small_tenants_a_new_entry_stays() {
-    let cache = cache_of(ByteSize::mib(1));
+    let cache = patient_cache_of(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenants: Vec<_> = (0..1_000).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
     for round in 0..20_u64 {

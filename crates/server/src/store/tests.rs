@@ -220,10 +220,13 @@ fn concurrent_changes_of_one_tenant_keep_each_others_limits() {
     let (store, (sender, changed)) = (&store, std::sync::mpsc::channel());
     std::thread::scope(|scope| {
         let change = |limits| {
+            let (begins, has_begun) = std::sync::mpsc::channel();
             scope.spawn(move || {
+                begins.send(()).unwrap();
                 store.change_limits("shop", 10, |limits| Ok(Limits { high, ..limits })).unwrap();
                 let _ = sender.send(());
             });
+            has_begun.recv().unwrap();
             // A change that does not wait would end in this time, and be lost.
             let _ = changed.recv_timeout(Duration::from_millis(100));
             Ok(Limits { low, ..limits })

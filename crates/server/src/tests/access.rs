@@ -130,25 +130,28 @@ fn a_star_is_all_addresses() {
 /// The limit of the tenant would delay each reply by a second.
 #[test]
 fn refused_commands_are_answered_at_shutdown() {
-    let mut server = TestServer::start(|settings| {
-        let traffic = TrafficLimits { requests: Some(1), ..TrafficLimits::default() };
-        settings.limits = vec![("default".into(), Limits { traffic, ..Limits::default() })];
+    until_ended_in_time(|| {
+        let mut server = TestServer::start(|settings| {
+            let traffic = TrafficLimits { requests: Some(1), ..TrafficLimits::default() };
+            settings.limits = vec![("default".into(), Limits { traffic, ..Limits::default() })];
+        });
+        let mut client = server.connect();
+        let refused = "SERVER_ERROR the tenant is above its limit of requests\r\n";
+        client.0.write_all(b"mn\r\nmn\r\n").unwrap();
+        client.expect(&format!("MN\r\n{refused}"));
+        client.0.write_all(&b"mn\r\n".repeat(100)).unwrap();
+        client.wait_until_received();
+        let in_time = server.stop_in_time();
+        let mut replies = String::new();
+        client.0.read_to_string(&mut replies).unwrap();
+        assert!(!in_time || replies.split_inclusive('\n').count() == 100, "{replies}");
+        in_time
     });
-    let mut client = server.connect();
-    let refused = "SERVER_ERROR the tenant is above its limit of requests\r\n";
-    client.0.write_all(b"mn\r\nmn\r\n").unwrap();
-    client.expect(&format!("MN\r\n{refused}"));
-    client.0.write_all(&b"mn\r\n".repeat(100)).unwrap();
-    client.wait_until_received();
-    server.stop();
-    let mut replies = String::new();
-    client.0.read_to_string(&mut replies).unwrap();
-    assert_eq!(replies.split_inclusive('\n').count(), 100, "{replies}");
 }
 
 #[test]
 fn input_received_before_shutdown_is_answered() {
-    for _ in 0..20 {
+    until_ended_in_time(|| {
         let mut server = TestServer::start(|_| {});
         let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
         for client in &mut clients {
@@ -156,19 +159,13 @@ fn input_received_before_shutdown_is_answered() {
             client.0.write_all(&b"get k\r\n".repeat(1000)).unwrap();
         }
         clients.iter().for_each(Client::wait_until_received);
-        let begun = Instant::now();
-        server.stop();
-        if begun.elapsed() >= CLOSE_TIME_MAX {
-            // The server waits no longer than that, so these clients may be cut off.
-            continue;
-        }
-        for client in &mut clients {
+        let in_time = server.stop_in_time();
+        for client in clients.iter_mut().filter(|_| in_time) {
             client.expect(&"VALUE k 0 1\r\nx\r\nEND\r\n".repeat(1000));
             assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0);
         }
-        return;
-    }
-    panic!("no server ended in time");
+        in_time
+    });
 }
 
 /// Clients choose the names of keys: they must not keep a new user, or a new certificate, out.

@@ -410,14 +410,17 @@ fn a_crawl_removes_expired_values() {
             Instant::now()
         })
         .collect();
-    let (mut left, mut crawls, mut late) = (stored.len(), 0, 0);
+    let (mut left, mut crawls, mut late, mut was_late) = (stored.len(), 0, 0, false);
     while left > 0 {
         left = stored.iter().filter(|stored| stored.elapsed() < Duration::from_secs(1)).count();
         client.exchange("lru_crawler crawl all\r\n", "OK\r\n");
         let items = client.stat("stats", "curr_items").parse::<usize>().unwrap();
         assert!(items >= 1, "`stays` was removed");
         if left < stored.len() {
-            (crawls, late) = (crawls + 1, late + usize::from(items > 1 + left));
+            // In a row they count once: the reaper has lost its processor.
+            let is_late = items > 1 + left;
+            (crawls, late) = (crawls + 1, late + usize::from(is_late && !was_late));
+            was_late = is_late;
         }
     }
     // Not after each crawl: the reaper takes expired values out of the index before it counts them.

@@ -245,14 +245,17 @@ fn the_label_of_a_key_need_not_name_its_encoding() {
 
 #[test]
 fn the_server_ends_while_clients_are_in_their_handshakes() {
-    let mut server = start(tls(ClientCertificates::None));
-    let silent: Vec<_> = (0..5).map(|_| server.connect()).collect();
-    TlsClient::connect(&server, None).exchange(b"mn\r\n", b"MN\r\n").unwrap();
-    let began = Instant::now();
-    server.stop();
     // Less than `HANDSHAKE_TIME_MAX`: the end does not wait for handshakes.
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    drop(silent);
+    let enough = Duration::from_secs(5);
+    let time = shortest(enough, || {
+        let mut server = start(tls(ClientCertificates::None));
+        let _silent: Vec<_> = (0..5).map(|_| server.connect()).collect();
+        TlsClient::connect(&server, None).exchange(b"mn\r\n", b"MN\r\n").unwrap();
+        let began = Instant::now();
+        server.stop();
+        began.elapsed()
+    });
+    assert!(time < enough, "{time:?}");
 }
 
 #[test]

@@ -321,15 +321,30 @@ fn replies_to_refused_commands_are_not_charged() {
     }
 }
 
+/// Returns the times of 500 lookups, the shortest first.
+fn exchange_times(client: &mut Client) -> Vec<Duration> {
+    let mut times: Vec<Duration> = (0..500)
+        .map(|_| {
+            let begun = Instant::now();
+            client.exchange("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
+            begun.elapsed()
+        })
+        .collect();
+    times.sort();
+    times
+}
+
 /// The hostile tenant has four connections, and sends without waiting for replies. The requests of
 /// the other tenant run on the same thread.
 #[test]
 fn a_tenant_at_its_limit_does_not_delay_another() {
     let (server, mut all, _shop) = start(|settings| settings.threads = 1);
     all.exchange("set k 0 0 1\r\n1\r\ntenant set shop requests=1000\r\n", "STORED\r\nOK\r\n");
+    // On a busy machine each exchange waits for processors.
+    let quiet = exchange_times(&mut all)[250];
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let begun = Instant::now();
-    let mut times = thread::scope(|scope| {
+    let times = thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 let mut hostile = TcpStream::connect(server.addresses[1]).unwrap();
@@ -343,21 +358,14 @@ fn a_tenant_at_its_limit_does_not_delay_another() {
                 }
             });
         }
-        let times: Vec<Duration> = (0..500)
-            .map(|_| {
-                let begun = Instant::now();
-                all.exchange("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
-                begun.elapsed()
-            })
-            .collect();
+        let times = exchange_times(&mut all);
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         times
     });
-    times.sort();
     let (median, worst) = (times[250], times[499]);
     let refused = count(&mut all, "shop:refused_requests");
     println!("{median:?} in the median, {worst:?} at most; {refused} refused in {:?}", begun.elapsed());
-    assert!(median < Duration::from_millis(50), "{median:?}");
+    assert!(median < Duration::from_millis(50) + 10 * quiet, "{median:?}, and {quiet:?} without the flood");
     let served = all.stat("stats tenants", "shop:hits").parse::<u64>().unwrap() + count(&mut all, "shop:misses");
     assert!(served <= 1000 * (begun.elapsed().as_secs() + 1) + 200, "{served} served");
     assert!(refused > 0, "the tenant was at its limit");
@@ -395,21 +403,25 @@ fn a_client_that_leaves_in_a_command_behind_a_long_value_returns_its_permit() {
 /// The rest of the value would be paid for after minutes.
 #[test]
 fn a_long_value_that_has_arrived_is_stored_when_the_server_ends() {
-    let (mut server, mut all, mut shop) = start(|_| {});
-    all.exchange("tenant set shop bandwidth=100\r\n", "OK\r\n");
-    shop.0.write_all(format!("set k 0 0 100000\r\n{}\r\nmn\r\n", "x".repeat(100_000)).as_bytes()).unwrap();
-    shop.wait_until_received();
-    let sent = Instant::now();
-    while server.server.receive_budget.bytes() < ByteSize::kib(60) {
-        assert!(sent.elapsed() < Duration::from_secs(60));
-        thread::sleep(Duration::from_millis(5));
-    }
-    // The pause begins.
-    thread::sleep(Duration::from_millis(100));
-    server.stop();
-    let mut replies = String::new();
-    shop.0.read_to_string(&mut replies).unwrap();
-    assert_eq!(replies, "STORED\r\nSERVER_ERROR the tenant is above its limit of bandwidth\r\n");
+    until_ended_in_time(|| {
+        let (mut server, mut all, mut shop) = start(|_| {});
+        all.exchange("tenant set shop bandwidth=100\r\n", "OK\r\n");
+        shop.0.write_all(format!("set k 0 0 100000\r\n{}\r\nmn\r\n", "x".repeat(100_000)).as_bytes()).unwrap();
+        shop.wait_until_received();
+        let sent = Instant::now();
+        while server.server.receive_budget.bytes() < ByteSize::kib(60) {
+            assert!(sent.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The pause begins.
+        thread::sleep(Duration::from_millis(100));
+        let in_time = server.stop_in_time();
+        let mut replies = String::new();
+        shop.0.read_to_string(&mut replies).unwrap();
+        let refused = "STORED\r\nSERVER_ERROR the tenant is above its limit of bandwidth\r\n";
+        assert!(!in_time || replies == refused, "{replies}");
+        in_time
+    });
 }
 
 /// They are received until the client has read the reply.
