@@ -28,7 +28,8 @@ mod tenants;
 mod threads;
 mod times;
 
-use crate::{ByteSize, Cache, Runtime, RuntimeBuilder};
+use crate::runtime::RuntimeBuilder;
+use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
 /// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may

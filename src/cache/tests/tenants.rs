@@ -96,7 +96,7 @@ const SECONDS: u64 = 1_000_000;
 fn memory_moves_to_the_tenant_of_higher_utility() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
         for is_first_to_ask in [false, true] {
-            let part = part_of_the_second(&cache_of(ByteSize::mib(1)), keys, is_first_to_ask);
+            let part = part_of_the_second(&patient_cache_of(ByteSize::mib(1)), keys, is_first_to_ask);
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
     }
@@ -107,7 +107,7 @@ fn memory_moves_to_the_tenant_of_higher_utility() {
 #[test]
 fn shares_of_equal_tenants_stay_stable() {
     for is_first_to_ask in [false, true] {
-        let parts = parts_of_the_second(&cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
+        let parts = parts_of_the_second(&patient_cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
         let at_rest = &parts[24..];
         // A few ghost hits more or less move some of the 2,100 entries.
         assert!(at_rest.iter().all(|part| (35..=65).contains(part)), "{parts:?}");
