@@ -343,7 +343,9 @@ impl<T: Linked> ListLru<T> {
         nr_to_walk: &mut u64,
         callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
-        self.raw.walk_one(memcg, node, nr_to_walk, callback)
+        let mut removed = 0;
+        let _end = self.raw.walk_one(memcg, node, nr_to_walk, &mut removed, callback);
+        removed
     }
 
     /// Walks the lists of all groups on `node`, in no particular order of groups. Returns the
@@ -351,7 +353,8 @@ impl<T: Linked> ListLru<T> {
     ///
     /// Collects the groups first, which allocates, without holding a lock; if memory runs out, only
     /// the groups that fit are walked. All groups share `nr_to_walk`, and the rules of
-    /// [`walk_one`](Self::walk_one) hold.
+    /// [`walk_one`](Self::walk_one) hold. A [stop](Unlocked::stop) ends the walk over all
+    /// groups (the kernel's continues with the next group).
     #[doc(alias = "list_lru_walk_node")]
     pub fn walk_node(
         &self,
@@ -359,8 +362,13 @@ impl<T: Linked> ListLru<T> {
         nr_to_walk: &mut u64,
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
-        let groups = self.raw.groups_on(node);
-        groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
+        let mut removed = 0;
+        for memcg in &self.raw.groups_on(node) {
+            if self.raw.walk_one(memcg, node, nr_to_walk, &mut removed, &mut callback).is_break() {
+                break; // A stop ends the walk over all groups.
+            }
+        }
+        removed
     }
 
     /// Locks the list that holds `item` and calls `f` with it and the item's links. `None` if the

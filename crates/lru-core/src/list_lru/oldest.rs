@@ -66,7 +66,7 @@ impl<T: Linked> ListLru<T> {
         mut pick: impl FnMut(&T) -> Pick,
     ) -> [Isolated<T>; 2] {
         let mut private = [Isolated::new(), Isolated::new()];
-        self.raw.each_share(memcg, node, nr_to_walk, |index, left| {
+        let _never_ended = self.raw.each_share(memcg, node, nr_to_walk, |index, left| {
             self.raw.isolate_oldest_of(memcg, node, index, left, &mut pick, &mut private)
         });
         private

@@ -187,24 +187,24 @@ impl<'a> Unlocked<'a> {
 }
 
 impl RawListLru {
-    /// See [`ListLru::walk_one`](super::ListLru::walk_one).
+    /// See [`ListLru::walk_one`](super::ListLru::walk_one). Adds the number of removed items to
+    /// `removed`. `Break`: a verdict ended the walk.
     pub(super) fn walk_one<T: Linked>(
         &self,
         memcg: &Memcg,
         node: NodeId,
         nr_to_walk: &mut u64,
+        removed: &mut u64,
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
-    ) -> u64 {
-        let mut removed = 0;
+    ) -> ControlFlow<()> {
         self.each_share(memcg, node, nr_to_walk, |index, left| {
-            self.walk_list(memcg, node, index, left, &mut removed, &mut callback)
-        });
-        removed
+            self.walk_list(memcg, node, index, left, removed, &mut callback)
+        })
     }
 
     /// Calls `visit` with the number of each list of a group on a node, and its share of
     /// `nr_to_walk`, from which `visit` subtracts the visited items. `visit` ends the walk by
-    /// `Break`.
+    /// `Break`, which is then the result.
     #[inline]
     pub(super) fn each_share(
         &self,
@@ -212,11 +212,8 @@ impl RawListLru {
         node: NodeId,
         nr_to_walk: &mut u64,
         mut visit: impl FnMut(usize, &mut u64) -> ControlFlow<()>,
-    ) {
-        let Some(mut round) = WalkRound::begin(self, memcg, node) else {
-            let _end = visit(0, nr_to_walk);
-            return;
-        };
+    ) -> ControlFlow<()> {
+        let Some(mut round) = WalkRound::begin(self, memcg, node) else { return visit(0, nr_to_walk) };
         let whole = *nr_to_walk;
         for _ in 0..round.lists {
             let (index, items) = round.turn();
@@ -231,9 +228,10 @@ impl RawListLru {
             let end = visit(index, &mut left);
             *nr_to_walk -= given - left;
             if end.is_break() || *nr_to_walk == 0 {
-                break;
+                return end;
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Walks one list by number: 0 is the group's list on the node, the others are its shards.

@@ -189,6 +189,25 @@ fn unlock_and_remove_release_the_lists_lock() {
 }
 
 #[test]
+fn a_stop_ends_the_walk_over_all_groups_of_a_node() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    for i in 0..3 {
+        lru.add(item(i), &tree.root().create(&std::format!("g{i}")).unwrap(), N0).unwrap();
+    }
+    let (mut shown, mut left, mut gone) = (0, 10, vec![]);
+    let removed = lru.walk_node(N0, &mut left, |it| {
+        shown += 1;
+        let (item, unlocked) = it.remove();
+        gone.push(item);
+        unlocked.stop()
+    });
+    assert_eq!((removed, shown, left), (1, 1, 9));
+    assert_eq!(lru.count_node(N0), 2, "the other groups keep their items");
+    lru.assert_valid();
+}
+
+#[test]
 #[cfg_attr(panic = "abort", ignore = "it catches a panic")]
 fn a_panicking_callback_releases_the_lock() {
     let tree = MemcgTree::default();
