@@ -80,7 +80,9 @@ impl LockSpace {
 /// # Safety
 ///
 /// Bytes that are all zero are a free lock of this type, and the lock has no destructor that must
-/// run.
+/// run. `unlock` no longer accesses the lock once another thread can take it: that thread may free
+/// the memory as soon as it has released the lock itself. (Linux's spin locks allow that, its
+/// `struct mutex` does not.)
 pub unsafe trait Lock: lock_api::RawMutex + Sync {}
 
 /// The read side that the embedder provides: RCU.

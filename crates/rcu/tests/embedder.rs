@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 /// A spin lock.
 struct Spin(AtomicBool);
 
-// SAFETY: `false` is a zero byte, and the lock has no destructor.
+// SAFETY: `false` is a zero byte, and the lock has no destructor. The store that releases it is the
+// last access of `unlock`.
 unsafe impl Lock for Spin {}
 
 // SAFETY: of all threads that find `false`, one exchanges it for `true`, and is the owner until

@@ -22,6 +22,7 @@ pub mod atomic {
 #[cfg(feature = "embedder")]
 #[path = "embedded.rs"]
 mod locks;
+// `unlock` of both ends with the store that releases the lock, as `embedder::Lock` demands.
 #[cfg(not(feature = "embedder"))]
 mod locks {
     /// A test-and-test-and-set spin lock.

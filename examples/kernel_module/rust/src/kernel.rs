@@ -91,7 +91,8 @@ pub struct SpinLock(UnsafeCell<Words>);
 // SAFETY: only the kernel's lock functions access the memory, and they are atomic.
 unsafe impl Sync for SpinLock {}
 // SAFETY: 0 is an unlocked lock, and it needs no destructor. shim.c asserts the size, and takes
-// another lock, or does not compile, where the kernel's lock is not 0 when free.
+// another lock, or does not compile, where the kernel's lock is not 0 when free. The kernel's spin
+// locks do not access the lock after the store that releases it.
 unsafe impl embedder::Lock for SpinLock {}
 
 // SAFETY: the kernel's spin lock is exclusive from `_raw_spin_lock` to `_raw_spin_unlock`.
