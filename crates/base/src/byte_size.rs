@@ -6,12 +6,12 @@
 //! unit.
 //!
 //! A change must ensure that no operation wraps, that none panics except the division by zero, and
-//! that `FromStr` reads every text that `Display` writes.
+//! that `FromStr` reads every text that `Display` writes without a width.
 
 #[cfg(feature = "serde")]
 mod serde;
 
-use core::fmt;
+use core::fmt::{self, Write};
 use core::iter::Sum;
 use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
@@ -90,13 +90,16 @@ impl fmt::Display for ByteSize {
     /// Writes the format of cgroup files: the number, or `max`. The alternate form `{:#}` is for
     /// people: from 1 KiB on the nearest tenth of the largest unit that fits, as in `12.5 MiB`, but
     /// at most `15.9 EiB`, as 16 EiB are no amount.
+    ///
+    /// Width, fill and alignment pad the text, by default on its left. Other flags have no effect:
+    /// [`FromStr`](core::str::FromStr) would not read a sign or a text cut by a precision.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
-            f.pad("max")
+            pad(f, format_args!("max"))
         } else if f.alternate() {
             self.fmt_for_people(f)
         } else {
-            fmt::Display::fmt(&self.0, f)
+            pad(f, format_args!("{}", self.0))
         }
     }
 }
@@ -105,7 +108,7 @@ impl ByteSize {
     fn fmt_for_people(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         if self.0 < 1 << 10 {
-            return write!(f, "{} B", self.0);
+            return pad(f, format_args!("{} B", self.0));
         }
         let unit = self.0.ilog2() / 10;
         let shift = unit * 10;
@@ -113,7 +116,34 @@ impl ByteSize {
         if unit == 6 {
             tenths = tenths.min(159);
         }
-        write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize - 1])
+        pad(f, format_args!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize - 1]))
+    }
+}
+
+/// Writes an ASCII text with the width, fill and alignment of `f`. `Formatter::pad` would also cut
+/// the text at a precision.
+fn pad(f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
+    let mut length = Length(0);
+    fmt::write(&mut length, text)?;
+    let missing = f.width().unwrap_or(0).saturating_sub(length.0);
+    let before = match f.align() {
+        Some(fmt::Alignment::Left) => 0,
+        Some(fmt::Alignment::Center) => missing / 2,
+        Some(fmt::Alignment::Right) | None => missing,
+    };
+    let fill = f.fill();
+    (0..before).try_for_each(|_| f.write_char(fill))?;
+    f.write_fmt(text)?;
+    (before..missing).try_for_each(|_| f.write_char(fill))
+}
+
+/// Counts the bytes of a text instead of storing it.
+struct Length(usize);
+
+impl fmt::Write for Length {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
     }
 }
 
@@ -350,6 +380,18 @@ mod tests {
             alloc::format!("{:>6}|{:<4}|{:>4}", ByteSize::new(17), ByteSize::new(2), ByteSize::MAX),
             "    17|2   | max"
         );
+    }
+
+    #[test]
+    fn flags_pad_the_text_and_change_nothing_else() {
+        use alloc::format;
+        let five = ByteSize::new(5);
+        assert_eq!([format!("{:.1}", ByteSize::MAX), format!("{:#.1}", ByteSize::MAX)], ["max"; 2]);
+        assert_eq!([format!("{five:+}"), format!("{five:.0}"), format!("{five:+#}")], ["5", "5", "5 B"]);
+        assert_eq!([format!("{five:04}"), format!("{:04}", ByteSize::MAX)], ["   5", " max"]);
+        assert_eq!(format!("{:#10}|{:#.2}", ByteSize::kib(1), ByteSize::kib(1)), "   1.0 KiB|1.0 KiB");
+        assert_eq!(format!("{:>6}|{:-^5}|{:<3}", five, five, five), "     5|--5--|5  ");
+        assert_eq!(format!("{:>22}", ByteSize::new(u64::MAX - 1)), "  18446744073709551614");
     }
 
     #[test]
