@@ -10,6 +10,7 @@
 //!
 //! A change must ensure that hwloc is queried only when a [`Hwloc`] is created.
 
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -98,7 +99,21 @@ impl Hwloc {
             distances: (0..found.len()).map(|other| distance(index, other)).collect(),
             has_memory: node.total_memory() > 0,
         });
-        Ok(Self { machine: Machine::new(nodes.collect()), is_this_machine: topology.is_this_system() })
+        let mut nodes: Vec<NumaNode> = nodes.collect();
+        assign_shared_cpus(&mut nodes);
+        Ok(Self { machine: Machine::new(nodes), is_this_machine: topology.is_this_system() })
+    }
+}
+
+/// Leaves each processor to the node with the fewest processors that lists it, of equal ones the
+/// first. hwloc also lists a package's processors for its second memory (HBM, CXL memory), from
+/// which no thread is to get its memory by default; sysfs lists none for such a node.
+fn assign_shared_cpus(nodes: &mut [NumaNode]) {
+    let mut assigned = BTreeSet::new();
+    let mut order: Vec<&mut NumaNode> = nodes.iter_mut().collect();
+    order.sort_by_key(|node| node.cpus.len());
+    for node in order {
+        node.cpus.retain(|cpu| assigned.insert(*cpu));
     }
 }
 

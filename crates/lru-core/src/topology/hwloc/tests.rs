@@ -51,6 +51,27 @@ fn up_to_sixty_four_described_nodes() {
     }
 }
 
+/// A package with processors, and a second memory that is as near to them (CXL memory, HBM).
+#[test]
+fn processors_of_two_nodes_belong_to_the_first() {
+    let topology = Hwloc::synthetic("pack:1 [numa] [numa] core:4 pu:1").unwrap();
+    let second = NodeId::new(1);
+    assert_eq!(topology.nodes(), 2);
+    assert_eq!(topology.cpus_of(NodeId::ZERO), [0, 1, 2, 3]);
+    assert!(topology.cpus_of(second).is_empty());
+    assert!((0..4).all(|cpu| topology.machine.node_of(Some(cpu)) == NodeId::ZERO));
+    assert!(topology.distance(NodeId::ZERO, second) > LOCAL_DISTANCE);
+}
+
+/// A memory of the whole machine that has a lower number than that of a package.
+#[test]
+fn processors_of_two_nodes_belong_to_the_smaller() {
+    let node = |cpus: &[usize]| NumaNode { cpus: cpus.to_vec(), distances: Vec::new(), has_memory: true };
+    let mut nodes = [node(&[0, 1, 2, 3]), node(&[0, 1]), node(&[2, 3]), node(&[2, 3])];
+    assign_shared_cpus(&mut nodes);
+    assert_eq!(nodes.map(|node| node.cpus), [&[][..], &[0, 1], &[2, 3], &[]]);
+}
+
 #[test]
 fn invalid_descriptions_are_refused() {
     for description in ["", "numa:four", "nonsense", "pu:0", "a\0b"] {
