@@ -149,10 +149,25 @@ impl World {
     }
 }
 
-/// The `n`-th pair: along the diagonals, so that groups and mounts share as little as possible.
+/// The `n`-th pair: along the diagonals, so that groups and mounts share as little as possible. The
+/// first `memcgs * mounts` pairs are different.
 fn pair(n: u64, memcgs: u64, mounts: u64) -> (u64, u64) {
-    let longer = memcgs.max(mounts);
-    (n % memcgs, (n + n / longer) % mounts)
+    let (mut divisor, mut rest) = (memcgs, mounts);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    // A diagonal returns to its first pair after the least common multiple of the two numbers.
+    let diagonal = memcgs / divisor * mounts;
+    (n % memcgs, (n + n / diagonal) % mounts)
+}
+
+#[cfg(test)]
+#[test]
+fn each_pair_is_used_once() {
+    for (memcgs, mounts) in (1..=12).flat_map(|memcgs| (1..=12).map(move |mounts| (memcgs, mounts))) {
+        let pairs: std::collections::HashSet<_> = (0..memcgs * mounts).map(|n| pair(n, memcgs, mounts)).collect();
+        assert_eq!(pairs.len() as u64, memcgs * mounts, "{memcgs} groups, {mounts} mounts");
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
