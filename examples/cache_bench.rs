@@ -58,8 +58,16 @@ struct Args {
     #[arg(long, requires = "rate")]
     spin: bool,
     /// Seconds of the timed part
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=86_400))]
     seconds: u64,
+}
+
+#[cfg(test)]
+#[test]
+fn a_time_beyond_a_day_is_refused() {
+    for (seconds, is_accepted) in [("86400", true), ("86401", false), ("18446744073709551615", false)] {
+        assert_eq!(Args::try_parse_from(["cache_bench", "--seconds", seconds]).is_ok(), is_accepted, "{seconds}");
+    }
 }
 
 /// The most bytes of values that a connection sends together: with more, client and server might

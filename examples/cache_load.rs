@@ -74,7 +74,7 @@ struct Args {
     #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(1..))]
     quiet_rate: u32,
     /// Seconds the quiet tenants are measured alone
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u64).range(..=86_400))]
     alone_seconds: u64,
 }
 

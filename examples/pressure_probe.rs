@@ -49,13 +49,13 @@ const AFTER_REST: [Duration; 2] = [Duration::from_millis(5), Duration::from_mill
 #[derive(Debug, Parser)]
 struct Args {
     /// Megabytes of values to put through the cache
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     megabytes: u64,
     /// MiB that the program takes for itself afterwards
     #[arg(long, default_value_t = 40)]
     squeeze: u64,
     /// Seconds for which it holds them
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(..=86_400))]
     hold_seconds: u64,
     /// KiB between the budget and the group's limit; the runtime's default if absent
     #[arg(long)]
