@@ -153,12 +153,13 @@ impl<const N: usize> Totals<N> {
         let mut rounds: Vec<u64> = self.series.values().filter(|series| series.has_ended).map(|s| s.round).collect();
         if let Some(excess) = rounds.len().checked_sub(ENDED_MAX).filter(|excess| *excess > 0) {
             rounds.sort_unstable();
-            let mut excess_left = excess;
             let last_round = rounds[excess - 1];
+            // Of the last round that is dropped, only some of the series may be excess.
+            let mut excess_left = excess - rounds.partition_point(|round| *round < last_round);
             self.series.retain(|_, series| {
-                let is_excess = series.has_ended && series.round <= last_round && excess_left > 0;
-                excess_left -= usize::from(is_excess);
-                !is_excess
+                let is_of_last = series.has_ended && series.round == last_round && excess_left > 0;
+                excess_left -= usize::from(is_of_last);
+                !(is_of_last || series.has_ended && series.round < last_round)
             });
         }
         ended
@@ -245,5 +246,23 @@ mod tests {
         assert_eq!(totals.series.len(), ENDED_MAX);
         assert_eq!(totals.add("0", 99, [1]), [1], "forgotten");
         assert_eq!(totals.add("500", 98, [1]), [2], "remembered");
+    }
+
+    #[test]
+    fn of_ended_series_those_of_earlier_rounds_are_forgotten_first() {
+        let mut totals = Totals::<1>::default();
+        totals.begin_round();
+        totals.add("z", 1, [1]);
+        totals.end_round(|_| false);
+        // More than fit end together, later, and their labels come before the one that ended first.
+        totals.begin_round();
+        for n in 0..=ENDED_MAX {
+            totals.add(&format!("a{n:04}"), 2 + n as u64, [1]);
+        }
+        totals.end_round(|_| false);
+        totals.begin_round();
+        totals.end_round(|_| false);
+        assert_eq!(totals.series.len(), ENDED_MAX);
+        assert_eq!(totals.add("z", 9_999, [1]), [1], "forgotten");
     }
 }
