@@ -74,10 +74,11 @@ where
         }
     }
 
-    /// Returns the memory of removed records to the system, but for what readers hold back, and
-    /// requests a compaction.
+    /// Returns the memory of removed records and their ghosts to the system, but for what readers
+    /// hold back, and requests a compaction.
     pub(super) fn return_memory(&self) {
         let _retained = self.collect();
+        self.shrink_ghosts();
         self.trim();
         self.request_compaction();
     }

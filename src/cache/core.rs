@@ -297,6 +297,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.queues.note_len(len, bytes, self.notifier.ghosts());
     }
 
+    /// Makes the ghost table no larger than the records left need. For removals that are no
+    /// evictions, after which the table is fitted anyway. O(stripes).
+    pub(super) fn shrink_ghosts(&self) {
+        self.note_len();
+        self.notifier.ghosts().shrink();
+    }
+
     /// Returns whether the record has expired or was cleared.
     #[inline]
     pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {

@@ -162,6 +162,7 @@ where
             }
         }
         self.collect();
+        core.shrink_ghosts();
     }
 }
 

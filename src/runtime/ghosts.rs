@@ -165,11 +165,26 @@ impl Ghosts {
             return;
         }
         if there.is_none() || self.may_replace() {
-            return self.resize(there, len, &guard);
+            return self.resize(there, len, there.map(|table| &table.waste), &guard);
         }
         drop(guard);
         // Relaxed: the number only determines when to flush.
         if self.blocked.fetch_add(1, Ordering::Relaxed) % EVICTIONS_PER_FLUSH == 0 {
+            lowwater_rcu::flush();
+        }
+    }
+
+    /// Replaces the table if it is too large for the number of entries, for entries that left
+    /// without an eviction: where there is no table, or a small one, nothing changes. The memory is
+    /// returned at once, because no eviction may follow that returns it in parts; mostly by this
+    /// call.
+    pub(crate) fn shrink(&self) {
+        let len = self.len();
+        let guard = pin();
+        let Some(table) = self.table.load(&guard) else { return };
+        if table.buckets() > buckets_for(len) * SLACK_MAX && self.may_replace() {
+            self.resize(Some(table), len, None, &guard);
+            drop(guard);
             lowwater_rcu::flush();
         }
     }
@@ -183,11 +198,12 @@ impl Ghosts {
             .map_or(0, |table| size_of::<Table>() + table.words.footprint().get() as usize + table.waste.footprint())
     }
 
+    /// Replaces the table `there` by one for `len` entries, which shares this waste, if any.
     #[cold]
-    fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
+    fn resize(&self, there: Option<&Table>, len: usize, waste: Option<&TryArc<Waste>>, guard: &Guard) {
         let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
-        let waste = match there {
-            Some(table) => TryArc::clone(&table.waste),
+        let waste = match waste {
+            Some(waste) => TryArc::clone(waste),
             None => match TryArc::try_new(Waste::default()) {
                 Some(waste) => waste,
                 None => return,

@@ -393,3 +393,21 @@ fn threads_insert_and_look_up_beside_clears() {
     assert_eq!(cache.len(), 0);
     cache.inner.core.queues.assert_valid();
 }
+
+/// The charges of the entries pay for the table, so it goes with them.
+#[test]
+fn the_ghost_table_of_an_emptied_cache_is_dropped() {
+    let empties: [fn(&Cache<u64, u64>); 2] = [Cache::clear, |cache| cache.retain(|_, _| false)];
+    for empty in empties {
+        let runtime = Runtime::builder().budget(ByteSize::mib(4)).build().unwrap();
+        let cache = cache_in(&runtime);
+        (0..100_000).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
+        assert!(cache.len() > 4_096 && runtime.stats().ghosts > ByteSize::ZERO);
+        empty(&cache);
+        eventually(PATIENCE, "the table is dropped", || runtime.stats().ghosts == ByteSize::ZERO);
+        // A removal makes no table.
+        assert!(cache.insert(0, 0).is_ok());
+        cache.retain(|_, _| false);
+        assert_eq!(runtime.stats().ghosts, ByteSize::ZERO);
+    }
+}

@@ -252,3 +252,19 @@ fn removals_before_their_insert_was_noted_are_tolerated() {
     ghosts.note_entries(0, 105);
     assert_eq!(ghosts.len(), 100);
 }
+
+#[test]
+fn a_table_shrinks_with_the_entries_but_neither_grows_nor_begins() {
+    let ghosts = Ghosts::default();
+    let buckets = || ghosts.table.load(&pin()).map(Table::buckets);
+    let shrink = |len| {
+        ghosts.entries.store(len, Ordering::Relaxed);
+        ghosts.shrink();
+        buckets()
+    };
+    assert_eq!(shrink(4_000), None);
+    fit(&ghosts, 4_000);
+    assert_eq!([shrink(40_000), shrink(2_000), shrink(400)], [1_000, 1_000, 100].map(Some));
+    let left = size_of::<Table>() + size_of::<Waste>() + 100 * WORDS * size_of::<u64>();
+    assert_eq!(ghosts.footprint(), left, "the replaced table is no waste of this one");
+}
