@@ -1,8 +1,9 @@
 //! Recording the keys of evicted records as ghosts.
 //!
 //! A recorder holds the values (salt, age limit) that all records of one batch share. A change must
-//! ensure that the salt contains cache, tenant and generation: a ghost must not match a key of
-//! another cache or tenant, or of the time after a `forget_ghosts`.
+//! ensure that the salt contains cache, tenant and their generations: a ghost must not match a key
+//! of another cache or tenant, also of one whose id was reused, or of the time after a
+//! `forget_ghosts`.
 
 use lowwater_rcu::Guard;
 

@@ -92,7 +92,8 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     evicted: AtomicU32,
     /// The mean charge of an entry at the last count, in bytes; 0 before the first count.
     mean_charge: AtomicU32,
-    /// Part of the salt of ghosts: lookups do not match ghosts of earlier generations.
+    /// Part of the salt of ghosts: lookups do not match ghosts of earlier generations, nor those of
+    /// an ended cache whose id was reused.
     generation: AtomicU16,
     eviction: Eviction,
 }
@@ -109,6 +110,14 @@ pub(crate) struct SoughtGhost {
 /// The number of records that a walk evicts regardless of their uses, after the tenant's last walks
 /// have spared too many ([`Tenant::has_spared_many`]).
 const FORCED: u32 = 16;
+
+/// Returns the number of the next generation of any cache of the process, so that caches of one id
+/// have no generation in common. Wraps after 2^16 calls.
+fn next_generation() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Relaxed: only the numbers must differ.
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The decision of a walk on one record.
 enum Decision {
@@ -129,7 +138,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             len: AtomicU32::new(0),
             evicted: AtomicU32::new(0),
             mean_charge: AtomicU32::new(0),
-            generation: AtomicU16::new(0),
+            generation: AtomicU16::new(next_generation()),
             eviction,
         }
     }
@@ -158,19 +167,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Returns the value that is XORed with the hashes of a tenant's keys in the ghost table: other
-    /// caches, tenants and generations have other salts.
-    fn salt(&self, memcg: &Memcg) -> u64 {
+    /// caches, tenants and generations, also of a group whose id was reused, have other salts.
+    fn salt(&self, memcg: &Memcg, tenant: &Tenant) -> u64 {
         let pair = u64::from(self.reporter.id().get()) << 32 | u64::from(memcg.id().get());
         // Relaxed: ghosts are hints, and a stale generation only matches ghosts already forgotten.
-        let generation = u64::from(self.generation.load(Ordering::Relaxed));
-        (pair ^ generation << 48).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
+        let generations =
+            u64::from(self.generation.load(Ordering::Relaxed)) << 48 ^ u64::from(tenant.generation()) << 24;
+        (pair ^ generations).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
     }
 
     /// Returns the ghost for which an insert of a key of this hash looks; `None` if the tenant has
     /// no ghosts of such keys.
     #[inline]
     pub(crate) fn sought_ghost(&self, hash: u64, memcg: &Memcg, tenant: &Tenant) -> Option<SoughtGhost> {
-        tenant.ghost_weight(hash).map(|weight| SoughtGhost { hash: hash ^ self.salt(memcg), weight })
+        tenant.ghost_weight(hash).map(|weight| SoughtGhost { hash: hash ^ self.salt(memcg, tenant), weight })
     }
 
     /// Counts an insert for `tenant`. Takes the ghost of the key, if there is one, and reports the
@@ -523,7 +533,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         Some(GhostRecorder {
             tenant,
             ghosts,
-            salt: self.salt(memcg),
+            salt: self.salt(memcg, tenant),
             has_queues: self.has_queues(),
             is_scanning: tenant.is_scanning(),
             reach: budget / self.mean_charge_of(tenant).max(1),
@@ -537,10 +547,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         own + self.tenants.footprint() + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
-    /// Makes all ghosts of this cache unreachable, through a new salt. The generation wraps after
-    /// 2^16 calls.
+    /// Makes all ghosts of this cache unreachable, through a new salt.
     pub(crate) fn forget_ghosts(&self) {
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.generation.store(next_generation(), Ordering::Relaxed);
     }
 
     /// Returns the number of records on lists of a node, for tests.

@@ -108,6 +108,8 @@ pub(crate) struct Tenant {
     pub(crate) pair: PairHint,
     /// Evictions in one tick of the ghosts' clock, as a power of two.
     shift: AtomicU8,
+    /// The number of groups of this id that have ended, wrapping: part of the salt of ghosts.
+    generation: AtomicU8,
     /// The records that eviction walks have visited since one of them evicted any.
     spared: AtomicU16,
     /// With SIEVE, one bit per node. If it is set, the hand's lap there is odd: main is the list
@@ -355,9 +357,17 @@ impl Tenant {
         ticks(clock, self.shift())
     }
 
-    /// Resets the tenant of a group that ends, for the next group of this id. `pair` may stay, as a
-    /// hint that is checked at each use.
+    /// Returns the number of groups of this id that have ended, wrapping. The groups of an id thus
+    /// have different ghosts.
+    #[inline]
+    pub(crate) fn generation(&self) -> u8 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Resets the tenant of a group that ends, for the next group of this id, which is of the next
+    /// generation. `pair` may stay, as a hint that is checked at each use.
     pub(crate) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
         let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries, &self.scan_min];
         let all = all.into_iter().chain([&self.recent_inserts, &self.mean_charge, &self.matched_evictions]);
         let all = all.chain([&self.evictions]).chain(&self.recent_evictions);

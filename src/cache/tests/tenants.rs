@@ -6,7 +6,9 @@
 //!
 //! A bound may be narrowed; a wider one hides a change of the victim selection.
 
-use super::{entry_bytes, patient_cache_of};
+use std::time::Duration;
+
+use super::{entry_bytes, eventually, patient_cache_of};
 use crate::cache::charge::Room;
 use crate::cache::Eviction;
 use crate::{ByteSize, Memcg, Runtime};
@@ -429,4 +431,49 @@ fn the_nearest_full_group_is_the_victim() {
     runtime.set_budget(ByteSize::mib(1));
     assert_eq!(cache.room(&group, ByteSize::kib(1)), Room::Short(runtime.root()));
     group.uncharge(ByteSize::kib(1020));
+}
+
+/// Returns the hash of the ghost for which an insert of a key of hash 7 looks.
+fn sought_by(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg) -> u64 {
+    let queues = &cache.inner.core.queues;
+    let tenant = queues.find_tenant(group).expect("its page was allocated at the first eviction");
+    queues.sought_ghost(7, group, tenant).expect("it does not scan").hash
+}
+
+#[test]
+fn a_group_does_not_match_the_ghosts_of_an_ended_one_of_its_id() {
+    let cache = patient_cache_of(ByteSize::kib(256));
+    let runtime = cache.runtime().clone();
+    let group = runtime.group("a").unwrap();
+    fill(&cache, &group, 0..700);
+    let (id, sought) = (group.id(), sought_by(&cache, &group));
+    runtime.end_group(&group).unwrap();
+    drop(group);
+    // The id stays in use while one of the entries is there, or a reader may see it.
+    cache.retain(|_, _| false);
+    eventually(Duration::from_secs(60), "the id is free", || {
+        runtime.tree().drain_stock();
+        lowwater_rcu::flush();
+        let next = runtime.group("b").unwrap();
+        let is_reused = next.id() == id;
+        assert!(!is_reused || sought_by(&cache, &next) != sought);
+        runtime.end_group(&next).is_ok() && is_reused
+    });
+}
+
+#[test]
+fn a_cache_does_not_match_the_ghosts_of_an_ended_one_of_its_id() {
+    let runtime = patient_cache_of(ByteSize::kib(256)).runtime().clone();
+    let mut sought = Vec::new();
+    for _ in 0..2 {
+        let builder = crate::Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.len() as u64));
+        let cache = builder.build().unwrap();
+        fill(&cache, runtime.root(), 0..700);
+        sought.push(sought_by(&cache, runtime.root()));
+        cache.clear();
+        sought.push(sought_by(&cache, runtime.root()));
+    }
+    sought.sort_unstable();
+    sought.dedup();
+    assert_eq!(sought.len(), 4);
 }

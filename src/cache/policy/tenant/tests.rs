@@ -367,6 +367,8 @@ fn fields(tenant: &Tenant) -> Vec<(&'static str, String)> {
         // The registry's, which outlives the tenant.
         pair: _,
         shift,
+        // That of the next group of the id.
+        generation: _,
         spared,
         lap_bits,
     } = tenant;
