@@ -397,6 +397,13 @@ fn a_dump_has_one_line_for_each_key() {
 
 #[test]
 fn a_crawl_removes_expired_values() {
+    // Repeated, as the reaper takes expired values out of the index before it counts them, and may
+    // lose its processor between.
+    assert!((0..10).any(|_| few_crawls_are_late()), "there were values that had expired after crawls");
+}
+
+/// Crawls while values expire. Returns whether at most a quarter of the crawls left an expired one.
+fn few_crawls_are_late() -> bool {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set stays 0 0 1\r\nv\r\n", "STORED\r\n");
@@ -410,19 +417,15 @@ fn a_crawl_removes_expired_values() {
             Instant::now()
         })
         .collect();
-    let (mut left, mut crawls, mut late, mut was_late) = (stored.len(), 0, 0, false);
+    let (mut left, mut crawls, mut late) = (stored.len(), 0, 0);
     while left > 0 {
         left = stored.iter().filter(|stored| stored.elapsed() < Duration::from_secs(1)).count();
         client.exchange("lru_crawler crawl all\r\n", "OK\r\n");
         let items = client.stat("stats", "curr_items").parse::<usize>().unwrap();
         assert!(items >= 1, "`stays` was removed");
         if left < stored.len() {
-            // In a row they count once: the reaper has lost its processor.
-            let is_late = items > 1 + left;
-            (crawls, late) = (crawls + 1, late + usize::from(is_late && !was_late));
-            was_late = is_late;
+            (crawls, late) = (crawls + 1, late + usize::from(items > 1 + left));
         }
     }
-    // Not after each crawl: the reaper takes expired values out of the index before it counts them.
-    assert!(late * 4 <= crawls.max(4), "after {late} of {crawls} crawls there were values that had expired");
+    late * 4 <= crawls.max(4)
 }

@@ -85,11 +85,11 @@ fn sizes_are_counted_once_for_many_calls_and_not_while_the_server_ends() {
         let _crawl = shared.crawl_lock.blocking_lock();
         waits.0.write_all(b"mn\r\nstats sizes\r\n").unwrap();
         waits.wait_until_received();
-        let in_time = server.stop_in_time();
-        if in_time {
-            waits.expect("MN\r\nSERVER_ERROR the server is shutting down\r\n");
+        if !server.stop_in_time() {
+            return false;
         }
-        in_time
+        waits.expect("MN\r\nSERVER_ERROR the server is shutting down\r\n");
+        true
     });
 }
 
