@@ -180,10 +180,16 @@ impl Ghosts {
     /// call.
     pub(crate) fn shrink(&self) {
         let len = self.len();
-        let guard = pin();
-        let Some(table) = self.table.load(&guard) else { return };
-        if table.buckets() > buckets_for(len) * SLACK_MAX && self.may_replace() {
-            self.resize(Some(table), len, None, &guard);
+        // Twice, as tables that readers hold back may keep it from being replaced.
+        for _ in 0..2 {
+            let guard = pin();
+            let Some(table) = self.table.load(&guard) else { return };
+            if table.buckets() <= buckets_for(len) * SLACK_MAX {
+                return;
+            }
+            if self.may_replace() {
+                self.resize(Some(table), len, None, &guard);
+            }
             drop(guard);
             lowwater_rcu::flush();
         }
