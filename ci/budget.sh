@@ -37,8 +37,8 @@ has() {
 # flood is repeated.
 for try in 1 2 3; do
     start_server server -m 64 --config "$scratch/tenants.conf"
-    "$binaries/cache_load" "127.0.0.1:$port" --tenants 1000 --bytes 2000000000 | tee "$scratch/figures"
-    grep VmHWM "/proc/$pid/status" | tr -d ':' | tee -a "$scratch/figures"
+    "$binaries/cache_load" "127.0.0.1:$port" --tenants 1000 --bytes 2000000000 >"$scratch/figures"
+    grep VmHWM "/proc/$pid/status" | tr -d ':' >>"$scratch/figures"
     expect flood_megabytes '>=' 2000
     expect charged_bytes_max '<=' "$budget"
     expect VmHWM '<=' "$resident_max"
@@ -49,8 +49,9 @@ for try in 1 2 3; do
     if has recent_hit_percent '>=' 95 && has read_back_percent '>=' 98 && has quiet_flooded_percent '>=' "$quiet_min"; then
         break
     fi
-    echo "try $try: too few hits"
+    echo "try $try: $(figure recent_hit_percent), $(figure read_back_percent) and $(figure quiet_flooded_percent) % are too few hits"
 done
+cat "$scratch/figures"
 expect recent_hit_percent '>=' 95
 expect read_back_percent '>=' 98
 expect quiet_flooded_percent '>=' "$quiet_min"

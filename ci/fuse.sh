@@ -49,7 +49,7 @@ start() {
     : >"$complaints"
     "$binary" "$source" "$mirror" --statistics "$@" >"$output" 2>"$complaints" &
     server=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         grep -q '^serving ' "$output" && return
         if ! kill -0 "$server" 2>/dev/null; then
             server=
@@ -57,7 +57,7 @@ start() {
         fi
         sleep 0.05
     done
-    fail "it did not mount in 10 s"
+    fail "it did not mount in 60 s"
 }
 
 # stop SIGNAL: stops the example, which must unmount, print its counters and exit with 0.
@@ -81,7 +81,7 @@ report() {
     local before
     before=$(grep -c '^known_to_kernel ' "$output" || true)
     kill -s USR1 "$server"
-    for _ in $(seq 100); do
+    for _ in $(seq 1200); do
         [ "$(grep -c '^known_to_kernel ' "$output" || true)" -eq "$before" ] || return 0
         sleep 0.05
     done

@@ -72,9 +72,9 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# wait_for_port PORT: waits until a process listens on the port, 5 s at most.
+# wait_for_port PORT: waits until a process listens on the port, 60 s at most.
 wait_for_port() {
-    for _ in $(seq 100); do
+    for _ in $(seq 1200); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
         sleep 0.05
     done
