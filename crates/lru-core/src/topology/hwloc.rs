@@ -107,7 +107,8 @@ impl Hwloc {
 
 /// Leaves each processor to the node with the fewest processors that lists it, of equal ones the
 /// first. hwloc also lists a package's processors for its second memory (HBM, CXL memory), from
-/// which no thread is to get its memory by default; sysfs lists none for such a node.
+/// which no thread is to get its memory by default, unless it is near to a part of the package
+/// only; sysfs lists none for such a node.
 fn assign_shared_cpus(nodes: &mut [NumaNode]) {
     let mut assigned = BTreeSet::new();
     let mut order: Vec<&mut NumaNode> = nodes.iter_mut().collect();
