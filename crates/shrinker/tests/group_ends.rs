@@ -208,18 +208,21 @@ fn s18_a_visit_of_a_group_that_ends_in_it_keeps_the_parents_debt() {
     }
 }
 
+/// Makes scans of the shelf stop, or free nothing once the flag is false.
+fn stop_scans(shelf: &Shelf) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(true));
+    let stops = Arc::clone(&stop);
+    let scan = move |_: &mut ShrinkControl<'_>| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) });
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    stop
+}
+
 #[test]
 fn s18_a_visit_of_a_group_whose_child_ends_in_it_keeps_the_childs_debt() {
     for priority in [12, 0] {
         let (tree, registry, shelf, registration) = one_shelf();
         let child = tree.root().create("child").unwrap();
-        let stop = Arc::new(AtomicBool::new(true));
-        let stops = Arc::clone(&stop);
-        shelf
-            .scan
-            .set(Box::new(move |_| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) })))
-            .ok()
-            .unwrap();
+        let stop = stop_scans(&shelf);
         shelf.add(&child, N0, 200_000);
         registry.shrink(&child, N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
         let owed = |memcg| registry.owed(memcg, N0, registration.id());
@@ -249,13 +252,7 @@ fn s18_a_visit_takes_no_debt_of_a_child_that_ended_since_its_count() {
     for pays in [false, true] {
         let (tree, registry, shelf, registration) = one_shelf();
         let child = tree.root().create("child").unwrap();
-        let stop = Arc::new(AtomicBool::new(true));
-        let stops = Arc::clone(&stop);
-        shelf
-            .scan
-            .set(Box::new(move |_| Some(if stops.load(Relaxed) { Scan::Stop } else { Scan::Freed(0) })))
-            .ok()
-            .unwrap();
+        let stop = stop_scans(&shelf);
         shelf.add(tree.root(), N0, 10);
         shelf.add(&child, N0, 200_000);
         registry.shrink(tree.root(), N0, 2, Reclaim::FOREGROUND, &mut Work::unlimited());
