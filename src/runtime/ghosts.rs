@@ -52,8 +52,8 @@ const ENTRIES_PER_BUCKET: usize = 4;
 pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
 /// A table that is too large or too small by more than this factor is replaced by an empty one.
 const SLACK_MAX: usize = 2;
-/// With this many replaced tables that readers may still use, the table stays as it is: a reader
-/// that never leaves would otherwise hold back a table for each change of the number of entries.
+/// With this many replaced tables that readers may still use, no table is made: a reader that never
+/// leaves would otherwise hold back a table for each change of the number of entries.
 const REPLACED_MAX: usize = 2;
 /// A table that should be replaced and may not be is a reason to collect retired memory, once in
 /// this many evictions of a batch: the readers may have left, and a collection interrupts all
@@ -123,8 +123,7 @@ impl Ghosts {
     }
 
     /// Notes that a cache with `before` entries at its last call has `now` entries. When no cache
-    /// has an entry any more, the table is dropped, if readers hold back fewer than
-    /// [`REPLACED_MAX`].
+    /// has an entry any more, the table is dropped.
     pub(crate) fn note_entries(&self, before: usize, now: usize) {
         if now == before {
             return;
@@ -133,12 +132,7 @@ impl Ghosts {
         // additions give the right sum in any order.
         let change = now.wrapping_sub(before);
         if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 {
-            if !self.may_replace() {
-                lowwater_rcu::flush();
-            }
-            if self.may_replace() {
-                self.table.clear(&pin());
-            }
+            self.table.clear(&pin());
         }
     }
 
@@ -148,7 +142,8 @@ impl Ghosts {
         usize::try_from(self.entries.load(Ordering::Relaxed) as i64).unwrap_or(0)
     }
 
-    /// Returns whether readers hold back fewer than [`REPLACED_MAX`] tables, if there is a table.
+    /// Returns whether another table may be made: readers hold back fewer than [`REPLACED_MAX`], or
+    /// one more if no table is current.
     fn may_replace(&self) -> bool {
         // Relaxed, as in `resize` and in the drop of a table: a bound on memory, which concurrent
         // calls may exceed by a table each.
@@ -164,7 +159,7 @@ impl Ghosts {
         if there.is_some_and(|table| fits(table.buckets(), len)) {
             return;
         }
-        if there.is_none() || self.may_replace() {
+        if self.may_replace() {
             return self.resize(there, len, there.map(|table| &table.waste), &guard);
         }
         drop(guard);

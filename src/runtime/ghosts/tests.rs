@@ -121,6 +121,7 @@ fn ghosts_are_recorded_and_taken_while_the_table_is_dropped() {
         }
         (0..5_000).for_each(|_| forget(&ghosts));
     });
+    wait_for_readers(&ghosts);
     remember(&ghosts, 10, hash(1), left(7));
     assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
 }
@@ -166,9 +167,21 @@ fn a_reader_holds_back_a_bounded_number_of_tables() {
     drop(reader);
     // The evictions of a cache of another size flush, and replace the table.
     let begin = std::time::Instant::now();
-    while !fits(ghosts.table.load(&pin()).unwrap().buckets(), 10_000) {
+    while !ghosts.table.load(&pin()).is_some_and(|table| fits(table.buckets(), 10_000)) {
         fit(&ghosts, 10_000);
         assert!(begin.elapsed() < std::time::Duration::from_secs(60), "the table is not replaced");
+    }
+}
+
+#[test]
+fn the_table_of_the_last_entry_is_dropped_beside_readers() {
+    let ghosts = Ghosts::default();
+    let _reader = pin();
+    for _ in 0..10 {
+        fit(&ghosts, 1_000);
+        fit(&ghosts, 10_000);
+        forget(&ghosts);
+        assert_eq!(ghosts.footprint(), 0);
     }
 }
 
@@ -238,6 +251,7 @@ fn ghosts_are_recorded_while_the_table_changes_its_size() {
             s.spawn(|| (0..20_000).for_each(|n| remember(&ghosts, n as usize % 5_000, hash(n), left(0))));
         }
     });
+    wait_for_readers(&ghosts);
     remember(&ghosts, 10, hash(1), left(7));
     assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
 }
