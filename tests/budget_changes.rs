@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use lowwater::cache::RejectReason;
 use lowwater::pressure::{Level, PressureConfig};
 use lowwater::runtime::RuntimeBuilder;
 use lowwater::topology::Fixed;
@@ -111,4 +112,26 @@ fn chosen_watermarks_do_not_follow_the_budget() {
     assert_eq!(runtime.reclaimer().watermarks(), marks);
     let used = fill(&cache_in(&runtime), &mut (0..));
     assert!(used > 0.975, "{used} of the budget, less 64 to 128 KiB of 8 MiB");
+}
+
+/// The group itself would have room for the value: its `max` stays above the lowered budget.
+#[test]
+fn a_value_above_a_lowered_budget_is_refused_and_evicts_nothing() {
+    let runtime = runtime(Runtime::builder().budget(ByteSize::mib(64)));
+    let tenant = runtime.group("tenant").unwrap();
+    tenant.set_max(ByteSize::mib(16));
+    let cache = cache_in(&runtime);
+    runtime.set_budget(ByteSize::mib(8));
+    for key in 0..7_000 {
+        cache.entry(key).group(&tenant).insert(vec![0; 900]).unwrap();
+    }
+    let len = cache.len();
+    let error = cache.entry(7_000).group(&tenant).insert(vec![0; 15 << 20]).unwrap_err();
+    assert!(matches!(&error.reason, RejectReason::TooLarge { group, .. } if group == "/"), "{:?}", error.reason);
+    let over = runtime.charge(&tenant, ByteSize::mib(9)).unwrap_err();
+    assert_eq!((&over.memcg, over.requested), (runtime.root(), ByteSize::mib(9)));
+    assert_eq!((cache.len(), cache.stats().evictions), (len, 0));
+    // Of several groups that refuse, the nearest is named.
+    let over = runtime.charge(&tenant, ByteSize::mib(17)).unwrap_err();
+    assert_eq!(over.memcg, tenant);
 }

@@ -68,10 +68,13 @@ impl Runtime {
                 }
                 Err(over) => over,
             };
-            let (memcg, max) = (&over.memcg, over.memcg.max());
-            if bytes > max {
-                return Err(over);
+            // Also the groups above the one that refused: what one of them never has room for must
+            // evict nothing.
+            let mut groups = std::iter::successors(Some(group), |memcg| memcg.parent());
+            if let Some(memcg) = groups.find(|memcg| bytes > memcg.max()) {
+                return Err(OverLimit { memcg: memcg.clone(), requested: bytes });
             }
+            let (memcg, max) = (&over.memcg, over.memcg.max());
             self.inner.reclaimer.wake(memcg, ReclaimReason::Limit);
             let time_max = self.inner.direct_time_max;
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + time_max);
