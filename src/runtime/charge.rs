@@ -143,18 +143,20 @@ impl Runtime {
         loop {
             let swept = self.sweep_retired();
             let charged = group.try_charge(bytes).map(|_| ());
-            let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
-            if charged.is_ok() || is_late || swept.is_none() {
+            if charged.is_ok() || swept.is_none() {
                 return charged;
             }
+            let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
             if swept == Some(0) {
                 // A reader, or another thread that sweeps, may hold back what is needed.
-                if waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
+                if is_late || waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
                     self.retired().note_fruitless();
                     return charged;
                 }
                 waits += 1;
                 std::thread::sleep(IN_FLIGHT_WAIT);
+            } else if is_late {
+                return charged;
             }
         }
     }
@@ -164,5 +166,24 @@ impl Runtime {
     /// without bound.
     fn sweep_retired(&self) -> Option<usize> {
         self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep(Known::All))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_charge_delays_the_next_search() {
+        let budget = ByteSize::mib(1);
+        let runtime = Runtime::builder().budget(budget).direct_time_max(Duration::ZERO).build().unwrap();
+        runtime.charge(runtime.root(), budget).unwrap();
+        // This thread may be suspended for longer than the pause.
+        let is_delayed = (0..1_000).any(|_| {
+            assert!(runtime.charge(runtime.root(), ByteSize::new(1)).is_err());
+            !runtime.retired().is_search_due()
+        });
+        assert!(is_delayed);
+        runtime.root().uncharge(budget);
     }
 }
