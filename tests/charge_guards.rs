@@ -106,6 +106,21 @@ fn an_insert_of_a_tenant_holds_back_no_value_that_it_evicts() {
 }
 
 #[test]
+fn a_dropped_group_can_be_charged_after_its_end() {
+    let runtime = runtime();
+    let group = runtime.group("tenant").unwrap();
+    let kib = ByteSize::kib(1);
+    let mut charge = runtime.charge_guard(&group, kib).unwrap();
+    runtime.drop_group(&group).unwrap();
+    until("the group ends", || runtime.find_group("tenant").is_none());
+    // Its `max` of 0 is raised just after the end.
+    until("the guard grows", || charge.grow(&runtime, kib).is_ok());
+    assert_eq!(usage(&runtime, runtime.root()), kib * 2);
+    drop((charge, runtime.charge_guard(&group, kib).unwrap()));
+    assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
+}
+
+#[test]
 fn charges_are_sent_and_shared() {
     fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Charge>();

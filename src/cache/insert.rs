@@ -273,18 +273,9 @@ where
     fn nearest_that_takes(&self, group: &Memcg) -> Memcg {
         let online = group.nearest_online();
         match online.parent() {
-            Some(parent) if self.is_being_emptied(&online) => parent.nearest_online(),
+            Some(parent) if self.runtime().housekeeper().has_dropped(&online) => parent.nearest_online(),
             _ => online,
         }
-    }
-
-    /// Returns whether `Runtime::drop_group` is emptying this group, so that it must not be charged
-    /// any more.
-    fn is_being_emptied(&self, group: &Memcg) -> bool {
-        // `Runtime::drop_group` sets `max` to 0, so mostly the first test decides without a lock. A
-        // group that has ended since is no longer listed as being dropped, so its state is checked,
-        // too.
-        group.max() == ByteSize::ZERO && (self.runtime().housekeeper().is_dropping(group) || !group.is_online())
     }
 
     /// Returns whether the group of a replaced entry, which the new value keeps, may be another

@@ -41,10 +41,11 @@ mod shared;
 mod threads;
 mod visit;
 
+use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 use std::thread;
 
-use lowwater_lru_core::{Memcg, OfflineHook};
+use lowwater_lru_core::{ByteSize, Memcg, OfflineHook};
 use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
 
@@ -164,6 +165,17 @@ impl Housekeeper {
     pub(crate) fn is_dropping(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
         state.dropped.iter().any(|dropped| dropped.evicts && group.is_descendant_of(&dropped.group))
+    }
+
+    /// Returns whether the group [is being emptied](Self::is_dropping) or has ended: then it must
+    /// get no records any more. Takes no lock for a group with a `max`.
+    pub(crate) fn has_dropped(&self, group: &Memcg) -> bool {
+        // `Runtime::drop_group` has set a `max` of 0.
+        let is_dropping = group.max() == ByteSize::ZERO && self.is_dropping(group);
+        // Acquire: pairs with the Release in `empty_groups`: where the `max` was raised after the
+        // group's end, the end is seen. A drop ends with the group offline, so tested last.
+        fence(Ordering::Acquire);
+        is_dropping || !group.is_online()
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
+use lowwater_lru_core::{Memcg, MemcgError};
 use parking_lot::{Mutex, RwLock};
 
 use super::groups::child;
@@ -200,11 +200,7 @@ impl TenantGroups {
             tenant.used.store(now, Ordering::Relaxed);
         }
         let group = &tenant.group;
-        // A group that is being dropped has a `max` of 0, which is read without a lock, so other
-        // groups skip the lock of `is_dropping`. A drop ends with the group offline, so `is_online`
-        // is tested last.
-        let is_dropped = group.max() == ByteSize::ZERO && self.is_dropping(group) || !group.is_online();
-        (!is_dropped).then(|| group.clone())
+        (!self.runtime.housekeeper().has_dropped(group)).then(|| group.clone())
     }
 
     fn create(&self, name: &str, now: u64) -> Result<Memcg, TenantError> {

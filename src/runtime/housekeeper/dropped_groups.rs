@@ -6,6 +6,7 @@
 //!
 //! A change must keep both conditions.
 
+use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
 use lowwater_base::unwind::caught;
@@ -67,6 +68,13 @@ impl HousekeeperShared {
                 // This may be the last handle on the group: it is dropped without the lock.
                 let ended = self.state.lock().dropped.pop_front();
                 drop(ended);
+                if evicts {
+                    // An ended group may be charged, within its ancestors' limits. Not before the
+                    // group has left the queue: a `drop_group` that sets the 0 later queues it
+                    // again. Release: pairs with the Acquire in `Housekeeper::has_dropped`.
+                    fence(Ordering::Release);
+                    group.set_max(ByteSize::MAX);
+                }
                 self.visit_each(lease, |maintenance| maintenance.release_memory())?;
                 continue;
             };
