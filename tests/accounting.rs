@@ -136,6 +136,20 @@ fn without_a_budget_weights_of_any_size_are_given_back() {
     assert_eq!((used(&runtime), runtime.stats().retired), (0, ByteSize::ZERO));
 }
 
+/// All entries together weigh more than half of what the counters can hold.
+#[test]
+fn more_than_2_to_the_63_bytes_are_counted_and_given_back() {
+    let runtime = Runtime::builder().unlimited().topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::MAX).build().unwrap();
+    (0..40_000).for_each(|key| assert!(cache.insert(key, key).is_ok()));
+    let bytes = cache.stats().bytes.get();
+    assert!(bytes > 1 << 63, "{bytes}");
+    assert_eq!(used(&runtime), bytes);
+    drop(cache);
+    assert_eq!(used(&runtime), 0);
+    until("the entries are dropped", || runtime.stats().retired == ByteSize::ZERO);
+}
+
 #[test]
 fn dropping_groups_during_inserts_leaves_exact_bytes() {
     let (runtime, faults) = (runtime(ByteSize::mib(2)), Arc::new(Faults::default()));

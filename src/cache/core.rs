@@ -535,8 +535,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
         if self.is_left {
             // While they are dropped, the records count nowhere, as those of a small cache.
-            let (_, bytes) = self.counters.len_and_bytes();
-            self.notifier.retired().count().add(-(bytes.get() as i64));
+            let bytes = self.counters.exact_bytes().get();
+            // Wraps, as the counter does: without a budget it may be any number.
+            self.notifier.retired().count().add((bytes as i64).wrapping_neg());
             return;
         }
         let mut at = Cursor::new();

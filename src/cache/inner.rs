@@ -87,11 +87,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
     /// the last handle uncharges and drops them one by one.
     fn leave_entries(&mut self) -> Option<Box<ValueFunctions<K, V>>> {
         let core = Arc::get_mut(&mut self.core)?;
-        let (len, bytes) = core.counters.len_and_bytes();
         let is_simple = !*self.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
-        if len <= REMOVED_AT_ONCE || !is_simple {
+        if core.counters.len() <= REMOVED_AT_ONCE || !is_simple {
             return None;
         }
+        let bytes = core.counters.exact_bytes();
         self.group.uncharge(bytes);
         self.runtime.retired().count().add(bytes.get() as i64);
         core.is_left = true;

@@ -110,6 +110,10 @@ struct Stripe {
     bytes: AtomicU64,
 }
 
+/// A sum of the stripes' bytes from here on is negative: removals were read whose inserts were not.
+/// Room for 256 of the largest charges of one record, which is 256 TiB.
+const NEGATIVE_FROM: u64 = u64::MAX << 56;
+
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
 impl Stripe {
@@ -117,6 +121,22 @@ impl Stripe {
     #[inline]
     fn removals(&self) -> [&AtomicU64; 4] {
         [&self.expired, &self.removed, &self.replaced, &self.evictions]
+    }
+}
+
+impl Lines {
+    /// Returns the sum of the stripes' bytes, which wraps as they do.
+    fn bytes_sum(&self) -> u64 {
+        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.bytes.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the bytes that the entries are charged; 0 while the sum is negative, for the reason
+    /// given in [`Counters::len`].
+    fn bytes(&self) -> ByteSize {
+        match self.bytes_sum() {
+            NEGATIVE_FROM.. => ByteSize::ZERO,
+            sum => ByteSize::new(sum),
+        }
     }
 }
 
@@ -233,11 +253,13 @@ impl Counters {
 
     /// Returns the number of entries, and the bytes that they are charged.
     pub(super) fn len_and_bytes(&self) -> (usize, ByteSize) {
-        let Some(lines) = self.lines.get() else { return (0, ByteSize::ZERO) };
-        let get = |stripe: &Stripe| stripe.bytes.load(Ordering::Relaxed);
-        let bytes = lines.stripes.iter().map(get).fold(0, u64::wrapping_add);
-        // May be negative, for the reason given in `len`.
-        (self.len(), ByteSize::new(u64::try_from(bytes as i64).unwrap_or(0)))
+        (self.len(), self.lines.get().map_or(ByteSize::ZERO, Lines::bytes))
+    }
+
+    /// Returns the bytes that the entries are charged, which no other thread changes: the sum is
+    /// exact, and not negative.
+    pub(super) fn exact_bytes(&mut self) -> ByteSize {
+        ByteSize::new(self.lines.get().map_or(0, Lines::bytes_sum))
     }
 
     /// Adds up the counters of all stripes. O(stripes).
@@ -258,15 +280,12 @@ impl Counters {
             all.removed += get(&stripe.removed);
             all.replaced += get(&stripe.replaced);
         }
-        let mut bytes = 0_u64;
         for stripe in &lines.stripes {
             all.inserts += get(&stripe.inserts);
             all.hits += get(&stripe.hits);
             all.misses += get(&stripe.misses);
-            bytes = bytes.wrapping_add(get(&stripe.bytes));
         }
-        // May be negative, for the reason given in `len`.
-        all.bytes = ByteSize::new(u64::try_from(bytes as i64).unwrap_or(0));
+        all.bytes = lines.bytes();
         all
     }
 
