@@ -2,8 +2,9 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use lowwater::{ByteSize, Cache, CallbackScope, Charged, Memcg, Runtime};
@@ -44,7 +45,7 @@ fn wait_until(mut is_done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_done() {
         assert!(start.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -65,6 +66,28 @@ fn a_large_cache_is_uncharged_at_once_and_drops_its_values_later() {
     assert_eq!(Arc::strong_count(&captured), 1, "the listener is dropped");
     wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
     wait_until(|| runtime.stats().retired == ByteSize::ZERO);
+}
+
+#[test]
+fn a_refused_insert_for_another_group_leaves_the_drop_to_the_housekeeper() {
+    #[derive(Debug)]
+    struct Sends(Sender<ThreadId>);
+    impl Drop for Sends {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).unwrap();
+        }
+    }
+    let runtime = runtime(ByteSize::mib(64));
+    let group = runtime.group("full").unwrap();
+    group.set_max(ByteSize::ZERO);
+    let cache = Cache::<u64, Arc<Sends>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let (sender, threads) = channel();
+    (0..5_000).for_each(|key| drop(cache.insert(key, Arc::new(Sends(sender.clone()))).unwrap()));
+    let refused = cache.entry(5_000).group(&group).insert(Arc::new(Sends(sender))).unwrap_err();
+    drop(cache);
+    let caller = thread::current().id();
+    assert!(threads.iter().take(5_000).all(|thread| thread != caller));
+    drop(refused);
 }
 
 /// The housekeeper may begin before this thread runs again, so there are 50 tries.

@@ -348,16 +348,9 @@ where
     #[inline]
     pub(super) fn admit(&self, group: &Memcg) -> Result<(), RejectReason> {
         let inner = &self.inner;
-        if *group != inner.group {
-            if !group.is_in_tree_of(&inner.group) {
-                inner.core.counters.rejected();
-                return Err(RejectReason::ForeignGroup { group: group.try_path().unwrap_or_default() });
-            }
-            // Relaxed: see `has_one_group`. Stored only once, as all inserts read the flag's cache
-            // line.
-            if !inner.has_tenants.load(Ordering::Relaxed) {
-                inner.has_tenants.store(true, Ordering::Relaxed);
-            }
+        if *group != inner.group && !group.is_in_tree_of(&inner.group) {
+            inner.core.counters.rejected();
+            return Err(RejectReason::ForeignGroup { group: group.try_path().unwrap_or_default() });
         }
         Ok(())
     }
@@ -480,6 +473,12 @@ where
             // Before `add`, after which another thread may remove the record.
             if let Some(charge) = core.enter_value(&record) {
                 released = Some(charge);
+            }
+            // Under the segment's lock, for `may_overwrite`; and only for a record that is paid, as
+            // the drop of a cache with tenants is O(entries). Relaxed: see `has_one_group`. Stored
+            // only once, as all inserts read the flag's cache line.
+            if *group != self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed) {
+                self.inner.has_tenants.store(true, Ordering::Relaxed);
             }
             core.queues.add(record, group, node, guard).map_err(|error| {
                 let record = error.into_handle();

@@ -49,8 +49,8 @@ where
         if is_general || new.node() != node {
             return false;
         }
-        // Relaxed: the flag is set before the first record of another group is inserted. This
-        // record is seen under its segment's lock, so the flag is seen as well.
+        // Relaxed: an insert for another group sets the flag, or reads it as set, under the lock of
+        // the record's segment. This record is seen under that lock, so the flag is seen as well.
         let has_one_group = *group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed);
         (has_one_group || core.queues.is_owner(group, old, guard)) && is_within_limits(group)
     }
