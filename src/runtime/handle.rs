@@ -169,9 +169,9 @@ impl Runtime {
     }
 
     /// Changes the budget. If usage is above the new budget, the reclaimer starts to free the
-    /// excess at once. Until then usage is above the budget, and charges fail. In a runtime that
-    /// watches for pressure the limit follows the usage down instead, and a charge reclaims as many
-    /// bytes as it takes.
+    /// excess at once, and tries again every few seconds if it cannot free enough. Until then usage
+    /// is above the budget, and charges fail. In a runtime that watches for pressure the limit
+    /// follows the usage down instead, and a charge reclaims as many bytes as it takes.
     ///
     /// The default [`watermarks`](super::RuntimeBuilder::watermarks) are fractions of the budget
     /// and change with it: the runtime holds as much as one that was built with the new budget.

@@ -4,7 +4,8 @@
 //! ```text
 //!     charge, limit, request --> WakeQueue --> thread of node n --> Job::step --> pass at a priority
 //!                                      ^                               |
-//!                                      +--- sleeps when every job is done, rests when nothing can be freed
+//!                                      +--- sleeps when every job is done, rests when nothing can be freed,
+//!                                           and tries again while usage is above a limit
 //! ```
 //!
 //! [`Job`] makes all decisions (priority, duration, done or hopeless) without thread or clock, so a
@@ -13,6 +14,8 @@
 //!
 //! A change must ensure that decisions stay in `Job`, which has no thread and no clock.
 
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod given_up;
 mod manual;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod pace;

@@ -15,7 +15,7 @@ use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, ShrinkControl, StartError, Step};
 use lowwater_shrinker::{ReclaimReason, Watermarks};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -146,6 +146,30 @@ fn the_reclaimer_rests_if_nothing_can_be_freed() {
     let stats = reclaimer.stats()[0];
     // Rests of 1, 2, 4, ... ms: eight or nine rounds, each of a step per priority from 12 to 0.
     assert!(stats.wakeups <= 12, "{} rounds in 300 ms", stats.wakeups);
+}
+
+/// No charge follows that would request the reclaim again, as in a process that becomes idle.
+#[test]
+fn a_limit_is_reached_after_its_job_was_given_up() {
+    let node = NodeId::new(1);
+    // Busy for longer than a job waits, and objects that are all in use for a while.
+    for answer in [Scan::Busy, Scan::Stop] {
+        let (tree, registry, shelf, _registration) = world(2);
+        let group = tree.root().create("g").unwrap();
+        let is_held = Arc::new(AtomicBool::new(true));
+        let held_now = Arc::clone(&is_held);
+        shelf.scan.set(Box::new(move |_| held_now.load(Relaxed).then_some(answer))).ok().unwrap();
+        fill(&shelf, &group, node, 1_000);
+        let reclaimer = start(&registry);
+        let stats = || reclaimer.stats()[node.index()];
+        group.set_max(ByteSize::new(16_000));
+        reclaimer.wake(&group, ReclaimReason::Limit);
+        // Twice: it is also given up again.
+        wait_until("the job was given up twice", || stats().exhausted >= 2);
+        assert_eq!(group.usage(), ByteSize::new(100_000));
+        is_held.store(false, Relaxed);
+        wait_until("usage is an eighth below max", || group.usage() <= ByteSize::new(14_000));
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The reclaimer threads.
 //!
 //! Each thread takes requests from its `WakeQueue`, turns them into jobs, and runs the jobs' steps
-//! in turn. All decisions about how much to free are in `step.rs`. A change must ensure that no
-//! panic of user code ends a thread, and that the drop of the reclaimer does not wait inside a
-//! callback (`CallbackScope`).
+//! in turn; those that follow a limit and are given up are tried again later (`given_up.rs`). All
+//! decisions about how much to free are in `step.rs`. A change must ensure that no panic of user
+//! code ends a thread, and that the drop of the reclaimer does not wait inside a callback
+//! (`CallbackScope`).
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -17,6 +18,7 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
+use super::given_up::GivenUp;
 use super::pace::Pace;
 use super::reason::ReclaimReason;
 use super::step::{Job, Step};
@@ -35,7 +37,8 @@ const SCAN_MAX: u64 = 4096;
 /// The rest after a round in which nothing could be freed; doubled each time in a row, up to
 /// [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
-/// The longest rest, and so the longest time for which newly freeable memory goes unnoticed.
+/// The longest rest, and so the longest time for which newly freeable memory goes unnoticed in a
+/// group that is charged.
 const REST_MAX: Duration = Duration::from_millis(100);
 
 /// The reclaimer threads of a registry, one per node, pinned to the node's processors if possible.
@@ -47,6 +50,10 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// returns.
 ///
 /// A panic in a callback, or in the registry's policy, clock or topology, does not end a thread.
+///
+/// If nothing more can be freed while a group is above a limit, the threads try again without a
+/// further request, after 0.1 s at first and then after up to 5 s, until the group's usage has come
+/// down.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -249,10 +256,9 @@ impl NodeThread {
     /// Serves requests until the reclaimer stops.
     fn run(&self, registry: &Registry, watermarks: &Watermarks) {
         let mut rest = REST_MIN;
-        while let Some(requests) = self.take(registry) {
-            // Relaxed, here and below: statistics.
-            self.wakeups.fetch_add(1, Ordering::Relaxed);
-            if self.serve(registry, watermarks, requests) {
+        let mut given_up = GivenUp::default();
+        while let Some(requests) = self.take(registry, watermarks, &mut given_up) {
+            if self.serve(registry, watermarks, requests, &mut given_up) {
                 rest = REST_MIN;
             } else {
                 // Groups near a limit keep requesting, and there is nothing to free: rest instead
@@ -264,31 +270,51 @@ impl NodeThread {
     }
 
     /// Waits for requests, and takes them; `None` when the reclaimer stops. While it waits, the
-    /// first node's thread frees idle lists of all nodes.
-    fn take(&self, registry: &Registry) -> Option<Vec<WakeRequest>> {
-        if self.node != NodeId::ZERO {
-            return self.wake.take();
-        }
+    /// thread tries jobs again that were given up, and that of the first node frees idle lists of
+    /// all nodes.
+    fn take(&self, registry: &Registry, watermarks: &Watermarks, given_up: &mut GivenUp) -> Option<Vec<WakeRequest>> {
+        // A time whose end the clock cannot represent never ends.
+        let next_sweep = || Instant::now().checked_add(registry.sweep_every()).filter(|_| self.node == NodeId::ZERO);
+        let mut sweep_at = next_sweep();
         loop {
-            let requests = self.wake.take_within(registry.sweep_every())?;
+            let until = sweep_at.into_iter().chain(given_up.due_at()).min();
+            let time = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let requests = self.wake.take_within(time)?;
             if !requests.is_empty() {
                 return Some(requests);
             }
-            // Runs callbacks of shrinkers, whose panics are caught, and the registry's clock, which
-            // may be user code.
-            let _panicked = caught(|| registry.sweep());
+            let is_over = |end: Option<Instant>| end.is_some_and(|end| end <= Instant::now());
+            if is_over(given_up.due_at()) {
+                // The pause before the next try takes the place of the rest.
+                self.serve(registry, watermarks, Vec::new(), given_up);
+            }
+            if is_over(sweep_at) {
+                // Runs callbacks of shrinkers, whose panics are caught, and the registry's clock,
+                // which may be user code.
+                let _panicked = caught(|| registry.sweep());
+                sweep_at = next_sweep();
+            }
         }
     }
 
-    /// Steps all jobs in turn until none is left, including jobs that are added meanwhile. Returns
-    /// false if some were given up and no job freed anything.
-    fn serve(&self, registry: &Registry, watermarks: &Watermarks, requests: Vec<WakeRequest>) -> bool {
+    /// Steps all jobs in turn until none is left, including jobs that are added or due again
+    /// meanwhile. Returns false if some were given up and no job freed anything.
+    fn serve(
+        &self,
+        registry: &Registry,
+        watermarks: &Watermarks,
+        requests: Vec<WakeRequest>,
+        given_up: &mut GivenUp,
+    ) -> bool {
+        // Relaxed, here and below: statistics.
+        self.wakeups.fetch_add(1, Ordering::Relaxed);
         let mut jobs = Vec::new();
         let mut newcomers = requests;
-        let (mut freed, mut given_up) = (0, 0);
+        let (mut freed, mut exhausted) = (0, 0);
         let mut pace = Pace::new(registry.foreground_calls());
         loop {
-            for request in newcomers {
+            let due = given_up.take_due(Instant::now(), watermarks);
+            for request in newcomers.into_iter().chain(due) {
                 add(&mut jobs, request, watermarks);
             }
             let only_debts = jobs.iter().all(Job::pays_debts);
@@ -301,7 +327,10 @@ impl NodeThread {
                 // well. If they panic, nothing can be freed now.
                 let step = caught(|| job.step(registry, self.node, max)).unwrap_or(Step::Exhausted);
                 freed = u64::saturating_add(freed, job.freed().saturating_sub(before));
-                given_up += u64::from(step == Step::Exhausted);
+                if step == Step::Exhausted {
+                    exhausted += 1;
+                    given_up.keep(job, Instant::now());
+                }
                 self.steps.fetch_add(1, Ordering::Relaxed);
                 if step == Step::BackOff {
                     rest = REST_MIN;
@@ -321,11 +350,12 @@ impl NodeThread {
             }
             newcomers = self.wake.take_now();
         }
+        given_up.end_round();
         // Relaxed, both: statistics. Saturating, as a shrinker may report any number.
         let add = |sum: u64| Some(sum.saturating_add(freed));
         let _always = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        self.exhausted.fetch_add(given_up, Ordering::Relaxed);
-        freed > 0 || given_up == 0
+        self.exhausted.fetch_add(exhausted, Ordering::Relaxed);
+        freed > 0 || exhausted == 0
     }
 
     fn stats(&self) -> NodeStats {

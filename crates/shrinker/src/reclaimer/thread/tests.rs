@@ -150,7 +150,7 @@ fn a_thread_rests_only_if_it_gave_up_and_freed_nothing() {
     let serve = |target| {
         let reason = ReclaimReason::Pressure(ByteSize::new(target));
         let request = WakeRequest { memcg: tree.root().clone(), reason, target: ByteSize::new(target) };
-        let goes_on = thread.serve(&registry, &MARKS, alloc::vec![request]);
+        let goes_on = thread.serve(&registry, &MARKS, alloc::vec![request], &mut GivenUp::default());
         (goes_on, thread.stats().exhausted)
     };
     let _below_high = tree.root().try_charge(ByteSize::new(10)).unwrap();
