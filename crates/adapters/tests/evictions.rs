@@ -74,7 +74,7 @@ fn entries_that_another_thread_adds_stay_charged() {
 
 #[test]
 fn entries_without_room_are_evicted_by_the_thread_that_evicts() {
-    let runtime = runtime();
+    let runtime = patient_runtime();
     let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
     cache.group().set_max(ByteSize::new(MIB));
     let other = Arc::clone(&cache);
@@ -129,7 +129,7 @@ fn the_bytes_of_a_full_cache_that_is_adapted_are_no_growth() {
     const ENTRY: u64 = 16 << 10;
     // The second one is evicted from already when it is adapted.
     for held in [MIB, 2 * BUDGET.get()] {
-        let runtime = runtime();
+        let runtime = patient_runtime();
         let full = Interrupted { bytes: AtomicU64::new(held), ..Interrupted::default() };
         let cache = Arc::new(adapt(&runtime, "cache", full).unwrap());
         let other = Arc::clone(&cache);
@@ -229,7 +229,7 @@ fn a_budget_that_is_lowered_during_an_eviction_is_reached() {
 /// The first eviction of an update panics, as the drop of a value may.
 #[test]
 fn an_eviction_that_panics_gives_its_turn_back() {
-    let runtime = runtime();
+    let runtime = patient_runtime();
     let cache = adapt(&runtime, "cache", Interrupted::default()).unwrap();
     cache.group().set_max(ByteSize::new(MIB));
     *cache.in_shrink.lock().unwrap() = Some(Box::new(|| panic!("in an eviction")));
