@@ -339,6 +339,11 @@ fn each_cache_takes_its_share() {
 #[test]
 fn quick_cache_loses_few_hits_by_its_evictions() {
     let _alone = alone();
+    assert!(two_of_three(|| quick_cache_loss() <= 0.08), "the evictions lose too many hits");
+}
+
+/// Returns by how much the hit ratio is below that of a cache of a fixed capacity.
+fn quick_cache_loss() -> f64 {
     let runtime = runtime(BUDGET);
     let adapted = adapt(&runtime, "adapted", Quick::empty()).unwrap();
     let alone = Quick::empty();
@@ -353,9 +358,9 @@ fn quick_cache_loses_few_hits_by_its_evictions() {
             alone.put(key);
         }
     }
-    let ratios = hits.map(|hits| hits as f64 / (40 * KEYS) as f64);
-    println!("hit ratio adapted {:.3}, alone {:.3}", ratios[0], ratios[1]);
-    assert!(ratios[0] >= ratios[1] - 0.08, "{ratios:?}");
+    let [adapted, alone] = hits.map(|hits| hits as f64 / (40 * KEYS) as f64);
+    println!("hit ratio adapted {adapted:.3}, alone {alone:.3}");
+    alone - adapted
 }
 
 #[test]
