@@ -33,8 +33,8 @@ has() {
 }
 
 # The hits are those of a reader that has its processor: during the flood 52 MiB pass in less than a
-# tenth of a second, and a reader that has to wait finds its key evicted. So on a busy machine the
-# flood is repeated.
+# tenth of a second, and a reader that has to wait finds its key evicted. And a value is refused if
+# the thread that frees its room has to wait for too long. So on a busy machine the flood is repeated.
 for try in 1 2 3; do
     start_server server -m 64 --config "$scratch/tenants.conf"
     "$binaries/cache_load" "127.0.0.1:$port" --tenants 1000 --bytes 2000000000 >"$scratch/figures"
@@ -42,16 +42,18 @@ for try in 1 2 3; do
     expect flood_megabytes '>=' 2000
     expect charged_bytes_max '<=' "$budget"
     expect VmHWM '<=' "$resident_max"
-    expect server_errors '==' 0
     expect evictions '>' 0
     stop_server "$pid"
     quiet_min="$(figure quiet_alone_percent) - 2"
-    if has recent_hit_percent '>=' 95 && has read_back_percent '>=' 98 && has quiet_flooded_percent '>=' "$quiet_min"; then
+    if has server_errors '==' 0 && has recent_hit_percent '>=' 95 &&
+        has read_back_percent '>=' 98 && has quiet_flooded_percent '>=' "$quiet_min"; then
         break
     fi
-    echo "try $try: $(figure recent_hit_percent), $(figure read_back_percent) and $(figure quiet_flooded_percent) % are too few hits"
+    echo "try $try: $(figure server_errors) values refused, or too few hits: $(figure recent_hit_percent)," \
+        "$(figure read_back_percent) and $(figure quiet_flooded_percent) %"
 done
 cat "$scratch/figures"
+expect server_errors '==' 0
 expect recent_hit_percent '>=' 95
 expect read_back_percent '>=' 98
 expect quiet_flooded_percent '>=' "$quiet_min"
