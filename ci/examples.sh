@@ -43,7 +43,7 @@ cargo build --release --quiet --example service --features metrics
 "$binaries/service" --listen 127.0.0.1:0 >"$scratch/service.out" &
 pid=$!
 children+=("$pid")
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     port="$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$scratch/service.out")"
     [ -z "$port" ] || break
     sleep 0.05

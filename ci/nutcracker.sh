@@ -28,7 +28,7 @@ cache:
   distribution: ketama
   auto_eject_hosts: false
   server_retry_timeout: 500
-  timeout: 2000
+  timeout: 60000
   servers:
    - 127.0.0.1:${ports[0]}:1 one
    - 127.0.0.1:${ports[1]}:1 two

@@ -111,15 +111,15 @@ def limits(port):
         client.expect(b"cache_memlimit %d\r\n" % megabytes, b"OK\r\n")
         changed = time.monotonic()
         while int(client.stats()[b"bytes"]) > megabytes << 20:
-            if time.monotonic() - changed > 10:
-                raise AssertionError("the budget was not reached in 10 s")
+            if time.monotonic() - changed > 60:
+                raise AssertionError("the budget was not reached in 60 s")
         below = max(below, time.monotonic() - changed)
         time.sleep(0.2)
     client.expect(b"tenant set a max=2M\r\n", b"OK\r\n")
     changed = time.monotonic()
     while int(client.stats(b"stats tenants")[b"a:bytes"]) > 2 << 20:
-        if time.monotonic() - changed > 10:
-            raise AssertionError("a tenant's max was not reached in 10 s")
+        if time.monotonic() - changed > 60:
+            raise AssertionError("a tenant's max was not reached in 60 s")
     tenant = time.monotonic() - changed
     done.set()
     for writer in writers:

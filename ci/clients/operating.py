@@ -23,7 +23,7 @@ def value(key):
 
 def client(ports, **options):
     servers = [("127.0.0.1", int(port)) for port in ports.split(",")]
-    return HashClient(servers, timeout=5, connect_timeout=5, **options)
+    return HashClient(servers, timeout=60, connect_timeout=60, **options)
 
 
 def hits(client, keys):

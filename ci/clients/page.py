@@ -77,7 +77,7 @@ class Browser:
             raise AssertionError("%s: %s" % (expression, result["exceptionDetails"]))
         return result["result"].get("value")
 
-    def until(self, expression, expected, seconds=15):
+    def until(self, expression, expected, seconds=60):
         """Waits until an expression has this value."""
         end = time.monotonic() + seconds
         while True:
@@ -98,7 +98,10 @@ class Browser:
             file.write(base64.b64decode(shot["data"]))
 
     def complaints(self):
-        """Returns console messages, exceptions, violations of the policy, and failed loads."""
+        """Returns console messages, exceptions, violations of the policy, and failed loads.
+
+        A load that a new load of the page has cut short has not failed.
+        """
         self.eval("0")
         said = []
         for event in self.events:
@@ -110,7 +113,8 @@ class Browser:
             elif event.get("method") == "Log.entryAdded":
                 said.append(params["entry"])
             elif event.get("method") == "Network.loadingFailed":
-                said.append(params)
+                if not params.get("canceled") and params["errorText"] != "net::ERR_ABORTED":
+                    said.append(params)
         return said
 
     def asked(self):
@@ -183,7 +187,7 @@ def look(browser, client, folder):
     # The page follows changes.
     for n in range(37, 57):
         client.set(b"shop:hidden-key-%d" % n, b"y" * 100)
-    browser.until(cells("shop") + "[1]", "57", 5)
+    browser.until(cells("shop") + "[1]", "57")
     for plot, lines in (("memory", 2), ("pressure", 2), ("hits", 1), ("reclaim", 2)):
         drawn = "[...document.querySelectorAll('#%s-plot polyline')].map(l => l.getAttribute('points').split(' ').length > 2)" % plot
         if plot == "hits":

@@ -19,7 +19,7 @@ def value(key):
 
 class Client:
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.replies = self.socket.makefile("rb")
 
     def set(self, key):
