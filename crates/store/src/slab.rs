@@ -3,6 +3,7 @@
 //! ```text
 //!     Slab --> chunks of 64 KiB of one node's memory, in spans of 2 MiB from the system
 //!                header | slot | slot | slot ..      a chunk goes back to the system when all its slots are free
+//!          --> the first 64 KiB: parts of chunks that all slabs share, from 256 bytes on
 //!     Slot --> the one handle of an object; dropped: the object is retired
 //! ```
 //!
@@ -52,6 +53,7 @@
 
 mod bag;
 mod central_free_list;
+mod chunk_memory;
 mod free;
 mod fullness_groups;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -59,6 +61,8 @@ mod nest;
 mod ready_queue;
 mod retired;
 mod shared;
+#[cfg(not(lowwater_loom))]
+mod shared_chunks;
 mod slot;
 mod slotted;
 mod spans;
@@ -99,7 +103,7 @@ unsafe impl<T: Slotted> Send for Slab<T> {}
 unsafe impl<T: Slotted> Sync for Slab<T> {}
 
 impl<T: Slotted> Slab<T> {
-    /// Creates an empty slab: two pointers, and about 400 bytes beside its chunks from the first
+    /// Creates an empty slab: two pointers, and about 600 bytes beside its chunks from the first
     /// object on.
     pub fn new() -> Self {
         Self { shared: AtomicPtr::new(ptr::null_mut()), retired: None }
@@ -160,8 +164,8 @@ impl<T: Slotted> Slab<T> {
     /// Returns true if the object is in this slab.
     pub(crate) fn has(&self, slot: &Slot<T>) -> bool {
         // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
-        let header = unsafe { SharedSlab::<T>::header(slot.0) };
-        self.shared().is_some_and(|shared| core::ptr::eq(header.slab.cast(), shared))
+        let owner = unsafe { SharedSlab::<T>::owner(slot.0) };
+        self.shared().is_some_and(|shared| core::ptr::eq(owner.slab.cast(), shared))
     }
 
     /// Drops every object that no reader holds back, and returns empty chunks to the system.

@@ -5,39 +5,17 @@
 //! and back (`ptr_compressor.rs`). A change must ensure that the number of a chunk and the number
 //! of a slot in its chunk together fit into 32 bits.
 
-use crate::node_id::NodeId;
-use crate::sync::atomic::AtomicBool;
+use crate::slots::chunk_header::{ChunkHeader, OWNED_BYTES};
+use core::ops::Range;
 
 /// The minimum size of a full chunk: of the pieces in which memory returns to the system. README.md
 /// and `slab.rs` of `lowwater-store` give this number.
 const FULL_MIN: usize = 64 << 10;
 /// The minimum size of a slab's first chunk; each further one is as large as all before together,
 /// up to a full one.
-const FIRST: usize = 1 << 10;
-/// The minimum number of slots in a first chunk.
+const FIRST: usize = OWNED_BYTES;
+/// The minimum number of slots in a first chunk, or one less where it is a part of a shared chunk.
 const SLOTS_MIN: usize = 4;
-
-/// The header at the beginning of a chunk, found from the address of each of its slots. Except for
-/// `evacuating` it never changes while the chunk lives.
-pub struct ChunkHeader {
-    /// The slab that the chunk belongs to, as `*const SharedSlab<T>`.
-    pub slab: *const (),
-    /// The number of the chunk in its slab.
-    pub number: u32,
-    /// The number of the chunk in [`ChunkTable`](crate::slots::chunk_table::ChunkTable).
-    pub table_number: u32,
-    /// The node of the chunk's memory.
-    pub node: NodeId,
-    /// Whether the chunk is being evacuated, so that its free slots should not be allocated.
-    pub evacuating: AtomicBool,
-}
-
-impl ChunkHeader {
-    /// Creates the header of a chunk that is not being evacuated.
-    pub fn new(slab: *const (), number: u32, table_number: u32, node: NodeId) -> Self {
-        Self { slab, number, table_number, node, evacuating: AtomicBool::new(false) }
-    }
-}
 
 /// The sizes of chunks and slots for one type, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +47,12 @@ impl ChunkLayout {
     /// Returns the number of slots in a chunk of `bytes` bytes.
     pub const fn slots(&self, bytes: usize) -> usize {
         (bytes - self.first) / self.slot
+    }
+
+    /// Returns the numbers of the slots that lie in these bytes of a chunk.
+    pub fn slots_between(&self, bytes: Range<usize>) -> Range<u32> {
+        let begin = bytes.start.saturating_sub(self.first).div_ceil(self.slot);
+        begin as u32..self.slots(bytes.end) as u32
     }
 
     /// Returns the size of the next chunk of a slab that has `have` bytes in chunks.

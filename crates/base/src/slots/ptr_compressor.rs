@@ -7,7 +7,8 @@
 //! stays the number of no slot: the chunk table gives no chunk the number 0.
 
 use crate::prefetch::prefetch_at;
-use crate::slots::chunk_layout::{ChunkHeader, ChunkLayout};
+use crate::slots::chunk_header::ChunkHeader;
+use crate::slots::chunk_layout::ChunkLayout;
 use crate::slots::chunk_table::ChunkTable;
 use core::ptr::NonNull;
 

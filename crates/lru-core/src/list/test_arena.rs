@@ -15,7 +15,7 @@ use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{self, NonNull};
-use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkTable};
+use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, ChunkTable};
 
 /// Chunks of slots for `T`s. All handles must be dropped before the arena.
 pub(crate) struct Arena<T>(Mutex<Chunks>, PhantomData<T>);
@@ -52,7 +52,7 @@ impl<T> Arena<T> {
             // SAFETY: the size of the layout is not 0.
             let chunk = NonNull::new(unsafe { alloc(Self::layout()) }).unwrap();
             let number = ChunkTable::global().register(chunk.as_ptr(), Self::LAYOUT.numbers_end()).unwrap();
-            let header = ChunkHeader::new(ptr::null(), 0, number, NodeId::ZERO);
+            let header = ChunkHeader::whole(number, NodeId::ZERO, ChunkOwner::new(ptr::null(), 0));
             // SAFETY: the chunk begins with room for its header.
             unsafe { chunk.cast::<ChunkHeader>().write(header) };
             this.chunks.push(chunk);

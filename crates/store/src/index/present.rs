@@ -63,7 +63,7 @@ impl<'g, T: Slotted> Present<'g, T> {
     #[inline]
     pub(super) fn node(self) -> NodeId {
         // SAFETY: the object is in a slot of a slab, which is not free during `'g`.
-        unsafe { SharedSlab::header(self.object) }.node
+        unsafe { SharedSlab::node(self.object) }
     }
 
     /// Ends the object's presence: it goes to `removed` if it has no handle any more.

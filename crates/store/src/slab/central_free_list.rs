@@ -7,13 +7,13 @@
 //! their [thread caches](super::thread_cache). A change must ensure that a chunk is returned
 //! exactly when all its slots are free, and that a slot in a thread cache counts as not free here.
 
+use super::chunk_memory::ChunkMemory;
 use super::free::{Free, FreeList};
 use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
-use super::spans::{Memory, Spans};
+use super::spans::Spans;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use lowwater_base::slots::ChunkTable;
-use lowwater_base::slots::{ChunkHeader, ChunkLayout};
+use lowwater_base::slots::{ChunkLayout, ChunkOwner};
 use lowwater_base::NodeId;
 use sum::Sum;
 
@@ -52,11 +52,13 @@ struct NodeChunks {
 }
 
 struct SlabChunk {
-    memory: Option<Memory>,
+    memory: Option<ChunkMemory>,
     /// Free slots that were used before.
     back: FreeList,
-    /// The index of the first slot that has never been used.
+    /// The number of the first slot that has never been used; those behind it follow.
     fresh: u32,
+    /// The number of slots that have never been used.
+    nr_fresh: u32,
     slots: u32,
     free: u32,
     node: u16,
@@ -112,10 +114,11 @@ impl CentralFreeList {
             let wanted = (before + nr - to.len()).min(chunk.free);
             for _ in 0..wanted {
                 let slot = chunk.back.pop().unwrap_or_else(|| {
-                    let base = chunk.memory.as_ref().expect("a chunk in a group has memory").base;
+                    let base = chunk.memory.as_ref().expect("a chunk in a group has memory").base();
                     let offset = geometry.first + chunk.fresh as usize * geometry.slot;
                     chunk.fresh += 1;
-                    // SAFETY: the chunk has free slots and an empty `back`, so `fresh` is the index
+                    chunk.nr_fresh -= 1;
+                    // SAFETY: the chunk has free slots and an empty `back`, so `fresh` is the number
                     // of one of its slots.
                     unsafe { base.add(offset) }.cast()
                 });
@@ -153,15 +156,10 @@ impl CentralFreeList {
         self.chunks[at as usize].group_link.next = core::mem::replace(&mut self.unused, at);
         self.slots -= slots;
         self.free -= slots;
-        self.bytes -= memory.bytes;
-        // SAFETY: the chunk's memory, with its header, exists until `put` below.
-        let table_number = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
-        // SAFETY: none of the chunk's slots is in use, so none of their numbers is: readers had
-        // left before each slot was freed.
-        unsafe { ChunkTable::global().unregister(table_number) };
-        // SAFETY: the memory came from these spans, and none of its slots is in use: readers had
-        // left before each slot was freed.
-        unsafe { self.blocks.put(memory, &self.geometry) };
+        self.bytes -= memory.bytes().len();
+        // SAFETY: the memory came from `get` with these spans. None of its slots is in use, so none
+        // of their numbers is: readers had left before each slot was freed.
+        unsafe { memory.put(&self.geometry, &mut self.blocks) };
     }
 
     /// Returns the spare chunks to the system.
@@ -183,34 +181,30 @@ impl CentralFreeList {
     fn add(&mut self, node: NodeId, slab: *const ()) -> Option<()> {
         let at = if self.unused == NONE { self.chunks.len() } else { self.unused as usize };
         if at == self.chunks.len() {
-            self.chunks.try_reserve(1).ok()?;
+            // The first one exactly: many slabs have only one.
+            let is_first = self.chunks.is_empty();
+            let reserved = if is_first { self.chunks.try_reserve_exact(1) } else { self.chunks.try_reserve(1) };
+            reserved.ok()?;
         }
         if self.nodes.len() <= node.index() {
             // `try_reserve`, here and above, so that neither `resize` nor `push` allocates: without
             // memory they would abort.
-            self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
+            self.nodes.try_reserve_exact(node.index() + 1 - self.nodes.len()).ok()?;
             self.nodes.resize(node.index() + 1, NodeChunks { bins: FullnessGroups::new(), all: Sum::default() });
         }
-        let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
-        let numbers_end = self.geometry.numbers_end();
-        let Some(table_number) = ChunkTable::global().register(memory.base.as_ptr(), numbers_end) else {
-            // SAFETY: the memory came from these spans just now, and no other code has it.
-            unsafe { self.blocks.put(memory, &self.geometry) };
-            return None;
-        };
-        let slots = self.geometry.slots(memory.bytes) as u32;
-        let base = memory.base;
-        // SAFETY: the chunk begins with room for its header, and is not yet shared.
-        unsafe { base.cast::<ChunkHeader>().write(ChunkHeader::new(slab, at as u32, table_number, node)) };
-        self.bytes += memory.bytes;
-        self.slots += slots as usize;
-        self.free += slots as usize;
+        let owner = || ChunkOwner::new(slab, at as u32);
+        let memory = ChunkMemory::get(self.bytes, &self.geometry, node, owner, &mut self.blocks)?;
+        let slots = self.geometry.slots_between(memory.bytes());
+        self.bytes += memory.bytes().len();
+        self.slots += slots.len();
+        self.free += slots.len();
         let chunk = SlabChunk {
             memory: Some(memory),
             back: FreeList::new(),
-            fresh: 0,
-            slots,
-            free: slots,
+            fresh: slots.start,
+            nr_fresh: slots.len() as u32,
+            slots: slots.len() as u32,
+            free: slots.len() as u32,
             node: node.get(),
             is_evacuating: false,
             group_link: GroupLink::new(),
@@ -255,7 +249,7 @@ impl CentralFreeList {
             );
         }
         for chunk in chunks() {
-            assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "a free slot was freed or never used");
+            assert_eq!(chunk.back.len() + chunk.nr_fresh, chunk.free, "a free slot was freed or never used");
             assert!(chunk.free < chunk.slots, "an empty chunk is released");
             let is_found = chunk.group_link.bin().is_some();
             assert_eq!(

@@ -28,7 +28,7 @@ use crate::sync::{Arc, Mutex};
 use ::alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use lowwater_base::slots::{ChunkHeader, ChunkLayout, PtrCompressor};
+use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, PtrCompressor};
 use lowwater_base::NodeId;
 
 /// The shared part of a slab; see the module.
@@ -84,17 +84,47 @@ impl<T: Slotted> SharedSlab<T> {
 
     // === slots and numbers ===
 
-    /// Returns the header of the chunk that an object is in.
+    /// Returns the beginning of the chunk that an object is in.
     ///
     /// # Safety
     ///
     /// The object is in a slab, and its slot is not free.
     #[inline]
-    pub(crate) unsafe fn header<'a>(object: NonNull<T>) -> &'a ChunkHeader {
-        let chunk = object.as_ptr().map_addr(|address| address & !(Self::GEOMETRY.full - 1)).cast::<ChunkHeader>();
-        // SAFETY: chunks are aligned to the size of a full one and no larger, and begin with a
-        // header; a chunk exists while one of its slots is not free.
-        unsafe { &*chunk }
+    pub(super) unsafe fn chunk(object: NonNull<T>) -> NonNull<u8> {
+        let chunk = object.as_ptr().map_addr(|address| address & !(Self::GEOMETRY.full - 1)).cast();
+        // SAFETY: chunks are aligned to the size of a full one and no larger, and no chunk is at
+        // address 0; a chunk exists while one of its slots is not free.
+        unsafe { NonNull::new_unchecked(chunk) }
+    }
+
+    /// Returns the node of an object's memory.
+    ///
+    /// # Safety
+    ///
+    /// The object is in a slab, and its slot is not free.
+    #[inline]
+    pub(crate) unsafe fn node(object: NonNull<T>) -> NodeId {
+        // SAFETY: the caller's clause: the object is in a slab, and its slot is not free.
+        let chunk = unsafe { Self::chunk(object) };
+        // SAFETY: a chunk begins with a header.
+        unsafe { (*chunk.as_ptr().cast::<ChunkHeader>()).node }
+    }
+
+    /// Returns the slab of an object, and the chunk's number in it.
+    ///
+    /// # Safety
+    ///
+    /// The object is in a slab, and its slot is not free.
+    #[inline]
+    pub(crate) unsafe fn owner<'a>(object: NonNull<T>) -> &'a ChunkOwner {
+        // SAFETY: the caller's clause: the object is in a slab, and its slot is not free.
+        let chunk = unsafe { Self::chunk(object) };
+        let offset = object.addr().get() - chunk.addr().get();
+        // SAFETY: a chunk begins with a header, and the object is in the chunk.
+        let owner = unsafe { ChunkHeader::owner_at(chunk, offset) };
+        // SAFETY: owners are initialized before a slot is allocated, and do not change, apart from
+        // atomics, while one is not free.
+        unsafe { owner.as_ref() }
     }
 
     /// Returns the number of an object: its compressed pointer, unique in the process.
@@ -161,9 +191,11 @@ impl<T: Slotted> SharedSlab<T> {
     /// The object is in a slab, and its slot is not free.
     pub(crate) unsafe fn evacuated_node(object: NonNull<T>) -> Option<NodeId> {
         // SAFETY: the caller's clause: the object is in a slab, and its slot is not free.
-        let header = unsafe { Self::header(object) };
+        let owner = unsafe { Self::owner(object) };
         // Relaxed: a hint, as in `CentralFreeList::begin_compaction`.
-        header.evacuating.load(Ordering::Relaxed).then_some(header.node)
+        let is_evacuating = owner.evacuating.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        is_evacuating.then(|| unsafe { Self::node(object) })
     }
 
     /// Closes the slab, whose owner is being dropped: drops its retired objects, and frees this

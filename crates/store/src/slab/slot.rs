@@ -15,7 +15,7 @@ impl<T: Slotted> Slot<T> {
     /// Returns the node of the object's memory.
     pub fn node(&self) -> NodeId {
         // SAFETY: an object with a `Slot` is in a slab, and its slot is not free.
-        unsafe { SharedSlab::<T>::header(self.0) }.node
+        unsafe { SharedSlab::<T>::node(self.0) }
     }
 
     /// Returns true if the object is in an index. If this returns false, the caller sees everything
@@ -85,7 +85,7 @@ impl<T: Slotted> Retiring<T> {
     #[inline]
     unsafe fn push(&mut self, object: NonNull<T>) {
         // SAFETY: the object is in a slab (this function's clause), and its slot is not free.
-        let shared = unsafe { SharedSlab::<T>::header(object) }.slab.cast();
+        let shared = unsafe { SharedSlab::<T>::owner(object) }.slab.cast();
         if self.len == RETIRE_MAX || !ptr::eq(shared, self.shared) {
             self.retire();
         }

@@ -1,6 +1,6 @@
 //! Memory of chunks. On Linux, full chunks of up to 2 MiB lie in spans: mappings of 2 MiB each. The
-//! memory of empty chunks returns to the system. Other chunks (not full, or larger), and all
-//! chunks on other systems, come from the global allocator.
+//! memory of empty chunks returns to the system. Larger chunks, those that are not full where there
+//! is no shared one, and all chunks on other systems, come from the global allocator.
 //!
 //! A general allocator would keep freed chunks. A span stays a single mapping, however its chunks
 //! are used, and can be one huge page.

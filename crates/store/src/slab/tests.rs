@@ -2,13 +2,15 @@
 //! reader uses it.
 //!
 //! `unit` has one property for each test, `compaction` those of compaction, with the objects of
-//! `thing`; `loom` checks small models in every order of the threads' steps. A change must ensure
+//! `thing`, `shared_chunks` those of chunks that slabs share; `loom` checks small models in every order of the threads' steps. A change must ensure
 //! that a property that depends on this order is checked in `loom`.
 
 #[cfg(not(any(lowwater_loom, miri)))]
 mod compaction;
 #[cfg(lowwater_loom)]
 mod loom;
+#[cfg(not(lowwater_loom))]
+mod shared_chunks;
 #[cfg(not(lowwater_loom))]
 mod thing;
 #[cfg(not(lowwater_loom))]

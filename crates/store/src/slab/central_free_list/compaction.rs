@@ -7,8 +7,6 @@
 
 use super::sum::Sum;
 use super::CentralFreeList;
-use crate::sync::atomic::Ordering;
-use lowwater_base::slots::ChunkHeader;
 
 /// A node is compacted only if less than 1/`SPARSE_PARTS` of its slots is in use.
 const SPARSE_PARTS: usize = 2;
@@ -71,18 +69,13 @@ impl CentralFreeList {
         }
     }
 
-    /// Marks a chunk as evacuating, or not any more: in this list, and in the chunk's header for
-    /// threads that do not hold the lock.
+    /// Marks a chunk as evacuating, or not any more.
     fn set_leaving(&mut self, at: usize, evacuating: bool) {
         self.chunks[at].is_evacuating = evacuating;
         self.rebin(at as u32);
-        let Some(memory) = &self.chunks[at].memory else { return };
-        // SAFETY: a chunk's memory begins with its header, and is not freed while this list is
-        // borrowed.
-        let header = unsafe { memory.base.cast::<ChunkHeader>().as_ref() };
-        // Relaxed: a hint. A thread that reads the old value puts one more object into the chunk,
-        // or leaves one there.
-        header.evacuating.store(evacuating, Ordering::Relaxed);
+        if let Some(memory) = &self.chunks[at].memory {
+            memory.set_evacuating(evacuating);
+        }
     }
 
     /// Returns the summed counts of the node's chunks of each fullness step, the emptiest first.

@@ -150,8 +150,8 @@ impl<T: Slotted> SharedSlab<T> {
         // a slot for which they are missed stays in the thread cache for now.
         let is_ours = !self.mixed.load(Ordering::Relaxed) && !self.compacting.load(Ordering::Relaxed) || {
             // SAFETY: the object's slot is not free yet.
-            let header = unsafe { Self::header(object) };
-            header.node == thread_cache.node && !header.evacuating.load(Ordering::Relaxed)
+            let (node, owner) = unsafe { (Self::node(object), Self::owner(object)) };
+            node == thread_cache.node && !owner.evacuating.load(Ordering::Relaxed)
         };
         if !is_ours {
             // SAFETY: the object was dropped, and no other code has the slot.
@@ -172,7 +172,7 @@ impl<T: Slotted> SharedSlab<T> {
         while thread_cache.free.len() > keep {
             let Some(slot) = thread_cache.free.pop() else { break };
             // SAFETY: for the pool the slot is not free, so its chunk exists.
-            let number = unsafe { Self::header(slot.cast()) }.number;
+            let number = unsafe { Self::owner(slot.cast()) }.number;
             // SAFETY: the slot came from this pool's chunk of that number, and no other code uses
             // it.
             unsafe { pool.put(slot, number) };
@@ -191,15 +191,15 @@ impl<T: Slotted> SharedSlab<T> {
     /// The slot is a slab's, and not free; its contents are gone, and no other code has it.
     pub(in crate::slab) unsafe fn return_slot(object: NonNull<T>) {
         // SAFETY: the object's slot is not free.
-        let header = unsafe { Self::header(object) };
-        let shared = header.slab.cast::<Self>();
+        let owner = unsafe { Self::owner(object) };
+        let shared = owner.slab.cast::<Self>();
         // SAFETY: a slab's shared part exists while one of its slots is not free.
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
         // SAFETY: the caller's clause: the slot's contents are gone, and no other code has it.
         unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
         // SAFETY: the slot came from this pool's chunk of that number, and no other code uses it.
-        unsafe { pool.put(object.cast(), header.number) };
+        unsafe { pool.put(object.cast(), owner.number) };
         let is_last = pool.closed && pool.free == pool.slots;
         drop(pool);
         if is_last {
@@ -222,7 +222,7 @@ impl<T: Slotted> SharedSlab<T> {
         // SAFETY: the caller's clause: links from a bag, no handle, no readers, no later use.
         let bytes = unsafe { Self::drop_object(links) };
         // SAFETY: the object's slot is not free.
-        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        let shared = unsafe { Self::owner(object) }.slab.cast::<Self>();
         // SAFETY: a slab's shared part exists while one of its slots is not free.
         unsafe { &*shared }.add_retired(bytes.wrapping_neg());
         // SAFETY: the object was dropped just now, and no other code has the slot.
@@ -249,7 +249,7 @@ impl<T: Slotted> SharedSlab<T> {
         let drop_it = || unsafe { object.drop_in_place() };
         if unwind::caught(drop_it).is_none() {
             // SAFETY: the object's slot is not free.
-            let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+            let shared = unsafe { Self::owner(object) }.slab.cast::<Self>();
             // SAFETY: a slab's shared part exists while one of its slots is not free.
             unsafe { &*shared }.count_panic();
         }

@@ -41,7 +41,7 @@ impl<T: Slotted> SharedSlab<T> {
     /// enters from now on finds it.
     pub(crate) unsafe fn retire(object: NonNull<T>) {
         // SAFETY: the object is a slab's (this function's clause).
-        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        let shared = unsafe { Self::owner(object) }.slab.cast::<Self>();
         // SAFETY: `shared` is the object's slab. There is no handle to the object any more, and no
         // reader that enters from now on finds it (this function's clauses).
         unsafe { Self::retire_batch(shared, &[object]) };

@@ -25,9 +25,9 @@ fn an_empty_slab_and_one_with_an_object_take_little_memory() {
     assert!(slab.collect() == slab.waiting() && slab.begin_compaction() == 0, "there is nothing");
     slab.end_compaction();
     let _thing = thing(&slab, 1, &dropped);
-    // The allowance: 600 bytes for the shared part, 1 KiB for the first chunk, and 512 bytes for
-    // the tables of chunks and nodes.
-    assert!(slab.footprint().get() < 600 + 1536, "{:?}", slab.footprint());
+    // The allowance: 500 bytes for the shared part, 256 for the first chunk, and 144 for the tables
+    // of chunks and nodes.
+    assert!(slab.footprint().get() < 900, "{:?}", slab.footprint());
 }
 
 #[test]

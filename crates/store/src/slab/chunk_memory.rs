@@ -1,0 +1,102 @@
+//! The memory of one chunk of a slab: a whole chunk, or a part of one that slabs share.
+//!
+//! A change must ensure that the header, or the owners of a part, are written before a slot is
+//! used.
+
+#[cfg(not(lowwater_loom))]
+use super::shared_chunks::Part;
+use super::spans::{Memory, Spans};
+use crate::sync::atomic::Ordering;
+use core::ops::Range;
+use core::ptr::NonNull;
+use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, ChunkTable};
+use lowwater_base::NodeId;
+
+/// The memory of one chunk of a slab; see the module.
+pub(super) enum ChunkMemory {
+    Whole(Memory),
+    /// In a model check each slab has whole chunks only: one lock less.
+    #[cfg(not(lowwater_loom))]
+    Part(Part),
+}
+
+impl ChunkMemory {
+    /// Allocates the memory of the next chunk of a slab that has `have` bytes, and writes that the
+    /// slab owns it by this number. `None` without memory or without numbers for the slots.
+    pub(super) fn get(
+        have: usize,
+        layout: &ChunkLayout,
+        node: NodeId,
+        owner: impl Fn() -> ChunkOwner,
+        spans: &mut Spans,
+    ) -> Option<Self> {
+        let bytes = layout.next(have);
+        #[cfg(not(lowwater_loom))]
+        if let Some(part) = Part::get(bytes, layout, node, &owner) {
+            return Some(Self::Part(part));
+        }
+        let memory = spans.get(bytes, layout)?;
+        let Some(table_number) = ChunkTable::global().register(memory.base.as_ptr(), layout.numbers_end()) else {
+            // SAFETY: the memory came from these spans just now, and no other code has it.
+            unsafe { spans.put(memory, layout) };
+            return None;
+        };
+        // SAFETY: the chunk begins with room for its header, and no other code has it.
+        unsafe { memory.base.cast().write(ChunkHeader::whole(table_number, node, owner())) };
+        Some(Self::Whole(memory))
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Safety
+    ///
+    /// It came from [`get`](Self::get) with these spans and this layout. No slot is in use, and no
+    /// number of one.
+    pub(super) unsafe fn put(self, layout: &ChunkLayout, spans: &mut Spans) {
+        match self {
+            Self::Whole(memory) => {
+                // SAFETY: a whole chunk begins with its header.
+                let table_number = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
+                // SAFETY: no number of a slot is in use (this function's clause).
+                unsafe { ChunkTable::global().unregister(table_number) };
+                // SAFETY: the memory came from these spans, and no slot is in use (this function's
+                // clause).
+                unsafe { spans.put(memory, layout) };
+            }
+            #[cfg(not(lowwater_loom))]
+            // SAFETY: no slot and no number of one is in use (this function's clause).
+            Self::Part(part) => unsafe { part.put() },
+        }
+    }
+
+    /// Returns the beginning of the whole chunk: the slot of number 0 is `first` bytes behind it.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        match self {
+            Self::Whole(memory) => memory.base,
+            #[cfg(not(lowwater_loom))]
+            Self::Part(part) => part.chunk(),
+        }
+    }
+
+    /// Returns the bytes of the whole chunk that this is.
+    pub(super) fn bytes(&self) -> Range<usize> {
+        match self {
+            Self::Whole(memory) => 0..memory.bytes,
+            #[cfg(not(lowwater_loom))]
+            Self::Part(part) => part.bytes(),
+        }
+    }
+
+    /// Sets whether the chunk is being evacuated, for threads that do not hold the slab's lock.
+    pub(super) fn set_evacuating(&self, evacuating: bool) {
+        for offset in self.bytes().step_by(lowwater_base::slots::chunk_header::OWNED_BYTES) {
+            // SAFETY: the chunk has its header, and the offset is inside of it.
+            let owner = unsafe { ChunkHeader::owner_at(self.base(), offset) };
+            // SAFETY: owners were initialized in `get`.
+            let owner = unsafe { owner.as_ref() };
+            // Relaxed: a hint. A thread that reads the old value puts one more object into the
+            // chunk, or leaves one there.
+            owner.evacuating.store(evacuating, Ordering::Relaxed);
+        }
+    }
+}
