@@ -2,8 +2,10 @@
 //!
 //! A hit must not write a cache line that other threads write, so frequent events are counted in
 //! stripes: a thread has a stripe of its own while there are free ones, and a read adds all stripes
-//! up. A change must ensure that a stripe owned by one thread is written by that thread only, since
-//! it is written without a read-modify-write instruction.
+//! up. The first events of a cache are counted by all threads together: the stripes take 1,280
+//! bytes, and a process may have thousands of caches that are hardly used. A change must ensure
+//! that a stripe owned by one thread is written by that thread only, since it is written without a
+//! read-modify-write instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,24 +82,33 @@ impl CacheStats {
 /// The number of stripes that the threads without a stripe of their own share.
 const SHARED: usize = 4;
 const STRIPES: usize = owned_slot::OWNED_MAX + SHARED;
+/// The stripes are allocated after about as many lookups and inserts.
+const FIRST_MAX: u64 = 256;
 
-/// The counters of a cache, allocated at the first event.
+/// The counters of a cache.
 #[derive(Default)]
 pub(super) struct Counters {
-    lines: OnceBox<Lines>,
+    /// The first events, and rare ones; allocated at the first of them.
+    first: OnceBox<First>,
+    /// The later events.
+    stripes: OnceBox<[Stripe; STRIPES]>,
 }
 
 #[derive(Default)]
-struct Lines {
-    stripes: [Stripe; STRIPES],
+struct First {
+    counts: Counts,
     rejected: AtomicU64,
     loads: AtomicU64,
     listener_panics: AtomicU64,
 }
 
+/// Counts in a cache line of their own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Stripe {
+struct Stripe(Counts);
+
+#[derive(Default)]
+struct Counts {
     hits: AtomicU64,
     misses: AtomicU64,
     inserts: AtomicU64,
@@ -105,38 +116,22 @@ struct Stripe {
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
-    /// Bytes of the entries inserted by the threads of this stripe, less those of the entries that
-    /// they removed. Wraps: only the sum over all stripes is a number of bytes.
+    /// Bytes of the entries whose inserts are counted here, less those of the entries whose removals
+    /// are. Wraps: only the sum over all counts is a number of bytes.
     bytes: AtomicU64,
 }
 
-/// A sum of the stripes' bytes from here on is negative: removals were read whose inserts were not.
-/// Room for 256 of the largest charges of one record, which is 256 TiB.
+/// A sum of all bytes from here on is negative: removals were read whose inserts were not. Room for
+/// 256 of the largest charges of one record, which is 256 TiB.
 const NEGATIVE_FROM: u64 = u64::MAX << 56;
 
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
-impl Stripe {
+impl Counts {
     /// Returns the counters of removed entries, in the order of [`place`].
     #[inline]
     fn removals(&self) -> [&AtomicU64; 4] {
         [&self.expired, &self.removed, &self.replaced, &self.evictions]
-    }
-}
-
-impl Lines {
-    /// Returns the sum of the stripes' bytes, which wraps as they do.
-    fn bytes_sum(&self) -> u64 {
-        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.bytes.load(Ordering::Relaxed)))
-    }
-
-    /// Returns the bytes that the entries are charged; 0 while the sum is negative, for the reason
-    /// given in [`Counters::len`].
-    fn bytes(&self) -> ByteSize {
-        match self.bytes_sum() {
-            NEGATIVE_FROM.. => ByteSize::ZERO,
-            sum => ByteSize::new(sum),
-        }
     }
 }
 
@@ -181,71 +176,69 @@ impl Removals {
 impl Counters {
     #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
-        self.stripe(|stripe, add| add(if hit { &stripe.hits } else { &stripe.misses }, 1));
+        self.count(|counts, add| add(if hit { &counts.hits } else { &counts.misses }, 1));
     }
 
-    /// Counts a hit, and returns true, if this thread has a stripe of its own and the counters are
+    /// Counts a hit, and returns true, if this thread has a stripe of its own and the stripes are
     /// allocated. Otherwise the caller must call [`looked_up`](Self::looked_up).
     #[inline]
     pub(super) fn hit(&self) -> bool {
-        let own = self.lines.get().zip(owned_slot::owned());
-        own.inspect(|(lines, at)| add_alone(&lines.stripes[*at].hits, 1)).is_some()
+        let own = self.stripes.get().zip(owned_slot::owned());
+        own.inspect(|(stripes, at)| add_alone(&stripes[*at].0.hits, 1)).is_some()
     }
 
     /// Counts an insert of an entry that was charged `bytes`.
     #[inline]
     pub(super) fn inserted(&self, bytes: ByteSize) {
-        self.stripe(|stripe, add| {
-            add(&stripe.inserts, 1);
-            add(&stripe.bytes, bytes.get());
+        self.count(|counts, add| {
+            add(&counts.inserts, 1);
+            add(&counts.bytes, bytes.get());
         });
     }
 
     pub(super) fn rejected(&self) {
-        add(&self.lines().rejected);
+        add(&self.first().rejected, 1);
     }
 
     pub(super) fn loaded(&self) {
-        add(&self.lines().loads);
+        add(&self.first().loads, 1);
     }
 
     pub(super) fn listener_panicked(&self) {
-        add(&self.lines().listener_panics);
+        add(&self.first().listener_panics, 1);
     }
 
     /// Counts removals.
     pub(super) fn removed(&self, removals: &Removals) {
-        self.stripe(|stripe, add| {
-            for (counter, nr) in stripe.removals().into_iter().zip(removals.by_cause).filter(|(_, nr)| *nr > 0) {
+        self.count(|counts, add| {
+            for (counter, nr) in counts.removals().into_iter().zip(removals.by_cause).filter(|(_, nr)| *nr > 0) {
                 add(counter, nr);
             }
-            // Wraps, as the stripe's bytes do.
-            add(&stripe.bytes, removals.bytes.wrapping_neg());
+            // Wraps, as the counted bytes do.
+            add(&counts.bytes, removals.bytes.wrapping_neg());
         });
     }
 
     /// Counts the removal of one entry that was charged `bytes`.
     #[inline]
     pub(super) fn removed_one(&self, cause: RemovalCause, bytes: ByteSize) {
-        self.stripe(|stripe, add| {
-            add(stripe.removals()[place(cause)], 1);
-            add(&stripe.bytes, bytes.get().wrapping_neg());
+        self.count(|counts, add| {
+            add(counts.removals()[place(cause)], 1);
+            add(&counts.bytes, bytes.get().wrapping_neg());
         });
     }
 
     /// Returns the bytes allocated for the counters.
     pub(super) fn footprint(&self) -> usize {
-        self.lines.get().map_or(0, size_of_val)
+        self.first.get().map_or(0, size_of_val) + self.stripes.get().map_or(0, size_of_val)
     }
 
     /// Returns the number of entries: inserts less removals. Five loads per stripe, all from one
     /// cache line.
     pub(super) fn len(&self) -> usize {
-        let Some(lines) = self.lines.get() else { return 0 };
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let len = lines.stripes.iter().fold(0, |sum: u64, stripe| {
-            let removals = stripe.removals().into_iter().map(get).fold(0, u64::wrapping_add);
-            sum.wrapping_add(get(&stripe.inserts)).wrapping_sub(removals)
+        let len = self.all().fold(0, |sum: u64, counts| {
+            let removals = counts.removals().into_iter().map(get).fold(0, u64::wrapping_add);
+            sum.wrapping_add(get(&counts.inserts)).wrapping_sub(removals)
         });
         // Negative if a removal was read and its insert, in another stripe, was not: then 0.
         usize::try_from(len as i64).unwrap_or(0)
@@ -253,59 +246,88 @@ impl Counters {
 
     /// Returns the number of entries, and the bytes that they are charged.
     pub(super) fn len_and_bytes(&self) -> (usize, ByteSize) {
-        (self.len(), self.lines.get().map_or(ByteSize::ZERO, Lines::bytes))
+        (self.len(), self.bytes())
     }
 
     /// Returns the bytes that the entries are charged, which no other thread changes: the sum is
     /// exact, and not negative.
     pub(super) fn exact_bytes(&mut self) -> ByteSize {
-        ByteSize::new(self.lines.get().map_or(0, Lines::bytes_sum))
+        ByteSize::new(self.bytes_sum())
     }
 
     /// Adds up the counters of all stripes. O(stripes).
     pub(super) fn read(&self) -> CacheStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Some(lines) = self.lines.get() else { return CacheStats::default() };
-        let mut all = CacheStats {
-            rejected: get(&lines.rejected),
-            loads: get(&lines.loads),
-            listener_panics: get(&lines.listener_panics),
-            ..CacheStats::default()
-        };
+        let mut all = CacheStats::default();
+        if let Some(first) = self.first.get() {
+            all.rejected = get(&first.rejected);
+            all.loads = get(&first.loads);
+            all.listener_panics = get(&first.listener_panics);
+        }
         // All removals are read before all inserts, so that normally the removals do not exceed the
         // inserts.
-        for stripe in &lines.stripes {
-            all.evictions += get(&stripe.evictions);
-            all.expired += get(&stripe.expired);
-            all.removed += get(&stripe.removed);
-            all.replaced += get(&stripe.replaced);
+        for counts in self.all() {
+            all.evictions += get(&counts.evictions);
+            all.expired += get(&counts.expired);
+            all.removed += get(&counts.removed);
+            all.replaced += get(&counts.replaced);
         }
-        for stripe in &lines.stripes {
-            all.inserts += get(&stripe.inserts);
-            all.hits += get(&stripe.hits);
-            all.misses += get(&stripe.misses);
+        for counts in self.all() {
+            all.inserts += get(&counts.inserts);
+            all.hits += get(&counts.hits);
+            all.misses += get(&counts.misses);
         }
-        all.bytes = lines.bytes();
+        all.bytes = self.bytes();
         all
     }
 
-    #[inline]
-    fn lines(&self) -> &Lines {
-        self.lines.get_or_init(Box::default)
-    }
-
-    /// Calls `count` with the thread's own stripe and a plain add, or with a shared stripe and an
-    /// atomic one.
-    #[inline]
-    fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
-        let stripes = &self.lines().stripes;
-        match owned_slot::current() {
-            ThreadSlot::Owned(at) => count(&stripes[at], add_alone),
-            ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED], |counter, more| {
-                counter.fetch_add(more, Ordering::Relaxed);
-            }),
+    /// Returns the bytes that the entries are charged; 0 while the sum is negative, for the reason
+    /// given in [`len`](Self::len).
+    fn bytes(&self) -> ByteSize {
+        match self.bytes_sum() {
+            NEGATIVE_FROM.. => ByteSize::ZERO,
+            sum => ByteSize::new(sum),
         }
     }
+
+    /// Returns the sum of all counted bytes, which wraps as they do.
+    fn bytes_sum(&self) -> u64 {
+        self.all().fold(0, |sum, counts| sum.wrapping_add(get(&counts.bytes)))
+    }
+
+    /// Returns the counts of the first events, and those of the stripes.
+    fn all(&self) -> impl Iterator<Item = &Counts> {
+        let first = self.first.get().map(|first| &first.counts);
+        first.into_iter().chain(self.stripes.get().into_iter().flatten().map(|stripe| &stripe.0))
+    }
+
+    fn first(&self) -> &First {
+        self.first.get_or_init(Box::default)
+    }
+
+    /// Calls `count` with the thread's own stripe and a plain add, or with shared counts and an
+    /// atomic one.
+    #[inline]
+    fn count(&self, count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
+        let Some(stripes) = self.stripes.get() else { return self.count_first(count) };
+        match owned_slot::current() {
+            ThreadSlot::Owned(at) => count(&stripes[at].0, add_alone),
+            ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED].0, add),
+        }
+    }
+
+    /// As [`count`](Self::count), before the stripes are allocated.
+    #[cold]
+    fn count_first(&self, count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
+        let counts = &self.first().counts;
+        count(counts, add);
+        if get(&counts.hits) + get(&counts.misses) + get(&counts.inserts) >= FIRST_MAX {
+            self.stripes.get_or_init(Box::default);
+        }
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// Adds to a counter that no other thread writes, without a read-modify-write instruction: such an
@@ -316,6 +338,6 @@ fn add_alone(counter: &AtomicU64, more: u64) {
 }
 
 #[inline]
-fn add(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
 }

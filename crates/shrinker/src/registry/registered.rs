@@ -86,9 +86,10 @@ impl<E> RegisteredShrinker<E> {
         }
     }
 
-    /// Returns the bytes allocated for this, its state and its name; without the shrinker.
+    /// Returns the bytes allocated for this, its state, its counts and its name; without the
+    /// shrinker.
     pub(crate) fn bytes(&self) -> usize {
-        TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.name.len()
+        TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.state.in_flight.bytes() + self.name.len()
     }
 }
 
