@@ -118,6 +118,7 @@ pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsF
 ///
 /// The first line that is invalid.
 pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsFileError> {
+    let text = without_byte_order_mark(text);
     let (mut tenants, mut names): (Vec<(String, Limits)>, HashSet<&str>) = Default::default();
     for (index, text) in text.lines().enumerate() {
         let wrong = |field: &str, why: String| LimitsFileError::Line {
@@ -132,7 +133,7 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
         let text = &text[..comment.unwrap_or(text.len())];
         let mut fields = text.split_whitespace();
         let Some(name) = fields.next() else { continue };
-        check_tenant_name(name, delimiter).map_err(|why| wrong(name, why))?;
+        check_name_in_file(name, delimiter).map_err(|why| wrong(name, why))?;
         if !names.insert(name) {
             return Err(wrong(name, "this tenant has a line already; write its limits on one line".into()));
         }
@@ -140,6 +141,36 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
         tenants.push((name.to_owned(), limits));
     }
     Ok(tenants)
+}
+
+/// Returns `text` without the byte order mark that some editors write at the front of a file: it
+/// would be a part of the first name.
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Checks that `name`, which a file gives to a tenant or a user, is valid and can be seen: an
+/// invisible character would make it the name of another one than the reader of the file sees.
+///
+/// # Errors
+///
+/// A sentence with the reason.
+pub fn check_name_in_file(name: &str, delimiter: u8) -> Result<(), String> {
+    check_tenant_name(name, delimiter)?;
+    match name.chars().find(|c| c.is_whitespace() || c.is_control() || is_format(*c)) {
+        Some(' ') => Err("a name has no space".into()),
+        Some(c) => Err(format!("a name has no invisible character, as '{}'", c.escape_debug())),
+        None => Ok(()),
+    }
+}
+
+/// Returns whether `c` is a common one of Unicode's format characters, which are not seen.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// Checks that `name` is a valid tenant name.
@@ -226,6 +257,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_a_name() {
+        let limits = Limits { max: ByteSize::mib(1), ..Limits::default() };
+        assert_eq!(parse("\u{feff}shop max=1M\n", "f", b':').unwrap(), [("shop".to_owned(), limits)]);
+    }
+
+    #[test]
     fn errors_name_file_line_and_field() {
         for (text, message) in [
             ("\nshop low=8Q", "f:2: `low=8Q`: not an amount of memory"),
@@ -243,6 +280,9 @@ mod tests {
             ("shop low=1\nshop low=1", "f:2: `shop`: this tenant has a line already"),
             ("low=8M", "f:1: `low=8M`: a line begins with the tenant's name"),
             ("a:b low=8M", "f:1: `a:b`: a tenant's name ends before the first ':' of a key"),
+            ("\u{feff}\u{feff}shop low=1", r"f:1: `\u{feff}shop`: a name has no invisible character, as '\u{feff}'"),
+            ("a\u{200b}b low=1", r"f:1: `a\u{200b}b`: a name has no invisible character, as '\u{200b}'"),
+            ("a\0b low=1", r"f:1: `a\0b`: a name has no invisible character, as '\0'"),
             ("shop low=8M max=4M", "f:1: `shop low=8M max=4M`: low is above max"),
         ] {
             let error = parse(text, "f", b':').unwrap_err().to_string();

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::limits::check_tenant_name;
+use super::limits::{check_name_in_file, without_byte_order_mark};
 
 /// The password of each user, by the user's name.
 #[derive(Clone, Debug)]
@@ -29,11 +29,11 @@ impl Users {
 
     fn parse(text: &str, delimiter: u8) -> Result<Self, (usize, String)> {
         let mut users = HashMap::new();
-        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+        for (index, line) in without_byte_order_mark(text).lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let wrong = |why: String| (index + 1, why);
             let (user, password) =
                 line.split_once(':').ok_or_else(|| wrong("a user is written like name:password".into()))?;
-            check_tenant_name(user, delimiter).map_err(wrong)?;
+            check_name_in_file(user, delimiter).map_err(wrong)?;
             if password.is_empty() || password.contains(' ') {
                 return Err(wrong("a password must have at least one character, and no space".into()));
             }
@@ -93,6 +93,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_a_name() {
+        let users = Users::parse("\u{feff}shop:secret\n", b'/').unwrap();
+        assert_eq!(users.check(b"shop", b"secret"), Some("shop"));
+    }
+
+    #[test]
     fn errors_name_the_line_and_no_password() {
         for (text, line) in [
             ("", 1),
@@ -103,6 +109,11 @@ mod tests {
             ("a:secret secret", 1),
             ("a:secret\na:secret", 2),
             ("a/b:secret", 1),
+            ("a:secret\na b:secret", 2),
+            ("a:secret\n a:secret", 2),
+            ("a\t:secret", 1),
+            ("a\u{2060}:secret", 1),
+            ("\u{feff}\u{feff}a:secret", 1),
         ] {
             let (at, why) = Users::parse(text, b'/').unwrap_err();
             assert_eq!(at, line, "{text:?}: {why}");
