@@ -50,9 +50,10 @@ pub struct Listeners {
 pub struct Ending {
     server: Arc<Server>,
     how: Stop,
-    save_file: Option<Arc<SaveFile>>,
+    /// Dropped before the lock of `save_file`, after which a second server may write its own.
     #[cfg(unix)]
     _pid_file: Option<start::PidFile>,
+    save_file: Option<Arc<SaveFile>>,
 }
 
 impl Ending {
@@ -105,9 +106,9 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     let mut ending = Ending {
         server: Arc::clone(&server),
         how: Stop::Discard,
-        save_file,
         #[cfg(unix)]
         _pid_file: pid_file,
+        save_file,
     };
     // The last step that can fail: it removes the file of the values.
     if let Some(file) = &ending.save_file {

@@ -120,7 +120,8 @@ fn text(why: std::io::Error) -> String {
     why.to_string()
 }
 
-/// A file with the id of this process, removed on drop.
+/// A file with the id of this process, removed on drop, unless it has the id of another one: of a
+/// server that was started while this one ended.
 #[derive(Debug)]
 pub struct PidFile(PathBuf);
 
@@ -131,21 +132,40 @@ impl PidFile {
     ///
     /// A sentence with the file and the reason.
     pub fn write(path: &Path) -> Result<Self, String> {
-        let written = std::fs::write(path, format!("{}\n", std::process::id()));
+        let written = std::fs::write(path, Self::content());
         written.map(|()| Self(path.to_owned())).map_err(|why| format!("-P: {}: {why}", path.display()))
+    }
+
+    fn content() -> String {
+        format!("{}\n", std::process::id())
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // An error means that the file was removed already, or that the user may not remove it.
-        let _ = std::fs::remove_file(&self.0);
+        // Not the file's number (inode), which stays the same when another server writes its id.
+        if std::fs::read_to_string(&self.0).is_ok_and(|content| content == Self::content()) {
+            // An error means that the user may not remove it.
+            let _ = std::fs::remove_file(&self.0);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pid_file_of_another_process_stays() {
+        let path = std::env::temp_dir().join(format!("lowwater-server_pid_{}", std::process::id()));
+        let file = PidFile::write(&path).unwrap();
+        // As by a server that was started meanwhile.
+        std::fs::write(&path, "1\n").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
+        drop(PidFile::write(&path).unwrap());
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_user_is_found_by_its_whole_name() {
