@@ -4,7 +4,7 @@
 //!
 //! A change must ensure that a test belongs here only if a client cannot produce its state.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -123,13 +123,27 @@ fn evicted_values_in_client_outputs_are_bounded() {
             |_: Option<Existing<'_>>| (Edit::Put(store.new_value(&key, 0, ItemFlags::default(), None, &data)), ());
         runtime.block_on(store.update(&key, Expiry::Never, edit))
     };
+    // Readers of any test of this process may keep the memory of evicted values for longer than a
+    // store waits.
+    let set_with_patience = |n: u32, bytes: &[u8]| {
+        let begun = Instant::now();
+        while set(n, bytes).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{n}: no value is held");
+        }
+    };
+    let is_refused = |n: u32, bytes: &[u8]| {
+        (0..3).all(|_| {
+            store.cache.collect();
+            set(n, bytes).is_err()
+        })
+    };
     let large = vec![7; 1_000_000];
-    (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: no value is held"));
+    (0..50).for_each(|n| set_with_patience(n, &large));
     // All pieces may take 150 % of the budget (`PIECES_PERCENT_MAX`): twelve values, held ones
     // included.
     let mut held = Vec::new();
     let mut stored = 50;
-    while set(stored, &large).is_ok() {
+    while !is_refused(stored, &large) {
         held.extend(store.find(&stored.to_be_bytes()));
         stored += 1;
         assert!(stored < 100);
@@ -137,7 +151,7 @@ fn evicted_values_in_client_outputs_are_bounded() {
     assert!((10..=12).contains(&held.len()), "{} values are held", held.len());
     assert_eq!(set(0, b"short"), Ok(()));
     held.clear();
-    assert_eq!(set(0, &large), Ok(()));
+    set_with_patience(0, &large);
 }
 
 #[test]

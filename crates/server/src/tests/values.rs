@@ -4,7 +4,6 @@
 //! client's write ends before.
 
 use super::*;
-use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
 #[test]
 fn large_values_are_returned_unchanged() {
@@ -161,22 +160,6 @@ fn unread_replies_of_a_tenant_leave_room_for_another() {
     assert!((2..=unread.len()).contains(&left), "{left} connections of {} are left", unread.len() + 1);
 }
 
-/// Stores a value; repeats a store that was refused after all the time that the server waits for
-/// room: on a busy machine another client may send its value more slowly than that.
-fn store_with_patience(client: &mut Client, text: &str) {
-    let begun = Instant::now();
-    loop {
-        let sent = Instant::now();
-        client.0.write_all(text.as_bytes()).unwrap();
-        match &*client.line() {
-            "STORED\r\n" => return,
-            "SERVER_ERROR out of memory storing object\r\n" if sent.elapsed() >= ROOM_PAUSE * ROOM_TRIES_MAX => {}
-            other => panic!("{other}"),
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60));
-    }
-}
-
 #[test]
 fn a_large_value_waits_for_other_receptions() {
     let server = TestServer::start(|_| {});
@@ -185,7 +168,7 @@ fn a_large_value_waits_for_other_receptions() {
         for n in 0..12 {
             let mut client = server.connect();
             let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
-            scope.spawn(move || (0..5).for_each(|_| store_with_patience(&mut client, &text)));
+            scope.spawn(move || (0..5).for_each(|_| client.store_with_patience(&text)));
         }
     });
     assert_eq!(server.server.receive_budget.bytes(), ByteSize::ZERO);
