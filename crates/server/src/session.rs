@@ -74,13 +74,14 @@ impl Session {
         }
         if !self.try_flush()? {
             self.entry.set_state(ConnectionState::Write);
-            let left = self.output.unwritten();
             match self.output.referred_bytes() {
-                0 => self.output.flush(&mut self.stream).await?,
+                0 => {
+                    let Self { output, stream, counts, uncharged, permit, .. } = self;
+                    output.flush(stream, |bytes| note_written(counts, uncharged, permit.as_ref(), bytes)).await?;
+                }
                 // Boxed: all idle connections would hold room for it.
                 bytes => Box::pin(self.flush_values(bytes)).await?,
             }
-            self.note_written(left);
             self.entry.set_state(ConnectionState::Run);
         }
         Ok(())
@@ -94,9 +95,10 @@ impl Session {
     /// The connection failed; or its client does not read, and gives way to stores of long values
     /// (see [`unread_replies`](crate::traffic::unread_replies)).
     async fn flush_values(&mut self, bytes: u64) -> io::Result<()> {
-        let Self { output, stream, server, permit, .. } = self;
-        let Some(permit) = permit else { return output.flush(stream).await };
-        let mut flush = pin!(output.flush(stream));
+        let Self { output, stream, counts, uncharged, server, permit, .. } = self;
+        let permit = permit.as_ref();
+        let mut flush = pin!(output.flush(stream, |bytes| note_written(counts, uncharged, permit, bytes)));
+        let Some(permit) = permit else { return flush.await };
         // With TLS, most replies are accepted only here.
         let first = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx))).await;
         if let Poll::Ready(flushed) = first {
@@ -138,18 +140,9 @@ impl Session {
         self.check_not_ended()?;
         let before = self.output.unwritten();
         let is_written = self.output.try_write(|slices| self.stream.try_write(slices))?;
-        self.note_written(before - self.output.unwritten());
+        let written = before - self.output.unwritten();
+        note_written(&mut self.counts, &mut self.uncharged, self.permit.as_ref(), written);
         Ok(is_written)
-    }
-
-    /// Counts bytes that were written.
-    fn note_written(&mut self, bytes: usize) {
-        self.counts.add(Counter::BytesWritten, bytes as u64);
-        let uncharged = self.uncharged.min(bytes);
-        self.uncharged -= uncharged;
-        if let Some(traffic) = self.limited_traffic() {
-            traffic.charge((bytes - uncharged) as u64);
-        }
     }
 
     /// Counts bytes that were received.
@@ -162,7 +155,7 @@ impl Session {
 
     /// Returns the traffic of the tenant, if requests, bytes or commands are limited.
     pub fn limited_traffic(&self) -> Option<&Traffic> {
-        self.permit.as_ref().map(TenantPermit::traffic).filter(|traffic| traffic.is_limited())
+        self.permit.as_ref().and_then(TenantPermit::limited_traffic)
     }
 
     /// Returns the budget for the values that the connection receives.
@@ -210,6 +203,19 @@ impl Session {
     /// Adds the pending counts to the server's counters.
     pub fn publish_counts(&mut self) {
         self.server.counters.add(&mut self.counts);
+    }
+}
+
+/// Counts and charges bytes that were written, with these fields of a session: its other ones may
+/// be borrowed by the write. At once, as other connections of the tenant send meanwhile, and the
+/// client may leave.
+#[inline]
+fn note_written(counts: &mut PendingCounts, uncharged: &mut usize, permit: Option<&TenantPermit>, bytes: usize) {
+    counts.add(Counter::BytesWritten, bytes as u64);
+    let free = bytes.min(*uncharged);
+    *uncharged -= free;
+    if let Some(traffic) = permit.and_then(TenantPermit::limited_traffic) {
+        traffic.charge((bytes - free) as u64);
     }
 }
 

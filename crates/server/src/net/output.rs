@@ -255,12 +255,13 @@ impl Output {
     }
 
     /// Writes all output and flushes the stream, as one with TLS may still hold the end of what was
-    /// written.
+    /// written. Passes the number of bytes of each write to `note`: a client may leave before the
+    /// last one.
     ///
     /// # Errors
     ///
     /// The connection failed.
-    pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin), mut note: impl FnMut(usize)) -> io::Result<()> {
         if self.unwritten() == 0 {
             return Ok(());
         }
@@ -271,6 +272,7 @@ impl Output {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.advance(written);
+            note(written);
         }
         to.flush().await
     }
@@ -428,10 +430,12 @@ mod tests {
                 expected.extend(b"\r\nEND\r\n");
             }
             assert_eq!(output.unwritten(), expected.len());
-            runtime.block_on(output.flush(&mut slow)).unwrap();
+            let mut noted = 0;
+            runtime.block_on(output.flush(&mut slow, |written| noted += written)).unwrap();
             assert!(slow.sent == expected, "at {step} bytes a write the stream differs");
+            assert_eq!(noted, expected.len());
             assert_eq!(output.unwritten(), 0);
-            runtime.block_on(output.flush(&mut slow)).unwrap();
+            runtime.block_on(output.flush(&mut slow, |_| panic!("nothing is left"))).unwrap();
             assert!(slow.sent.len() == expected.len(), "everything was written once");
         }
     }

@@ -307,6 +307,37 @@ fn bytes_of_a_client_that_leaves_are_charged() {
     }
 }
 
+/// The client reads half of a reply, and leaves. The bytes that the socket accepts at once would be
+/// paid for after a second.
+#[test]
+fn bytes_of_a_reply_are_charged_as_they_are_sent() {
+    const READ: usize = 16 << 20;
+    let (server, mut all, mut shop) = start(|settings| {
+        settings.budget = ByteSize::mib(256);
+        settings.item_bytes_max = 64 << 20;
+    });
+    let value = "x".repeat(2 * READ);
+    all.exchange(&format!("set shop:k 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    all.exchange("tenant set shop bandwidth=1M\r\n", "OK\r\n");
+    let mut leaves = server.connect_to(server.addresses[1]);
+    leaves.0.write_all(b"get k\r\n").unwrap();
+    leaves.0.read_exact(&mut vec![0; READ]).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    let refused = "SERVER_ERROR the tenant is above its limit of bandwidth\r\n";
+    shop.0.write_all(b"get none\r\n").unwrap();
+    assert_eq!(shop.line(), refused, "the reply is being sent");
+    drop(leaves);
+    let left = Instant::now();
+    while count(&mut all, "shop:connections") > 1 {
+        assert!(left.elapsed() < Duration::from_secs(60), "the connection is still open");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let written = server.server.counters.get(Counter::BytesWritten);
+    assert!(written >= READ as u64, "{written}");
+    shop.0.write_all(b"get none\r\n").unwrap();
+    assert_eq!(shop.line(), refused, "the client has left");
+}
+
 /// Each refusal is 57 bytes, and comes once a second at most: more than the limit.
 #[test]
 fn replies_to_refused_commands_are_not_charged() {

@@ -33,6 +33,12 @@ impl TenantPermit {
     pub fn traffic(&self) -> &Traffic {
         &self.0
     }
+
+    /// Returns the traffic of the tenant, if requests, bytes or commands are limited.
+    #[inline]
+    pub fn limited_traffic(&self) -> Option<&Traffic> {
+        Some(self.traffic()).filter(|traffic| traffic.is_limited())
+    }
 }
 
 impl Drop for TenantPermit {

@@ -67,6 +67,7 @@ impl Data {
 
 impl FullPieces {
     /// Copies `bytes`, whose length is a multiple of a piece's. `None` if it is 0.
+    #[inline]
     pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Option<Self> {
         let piece = |bytes: &[u8]| {
             let mut piece = pool.take();
