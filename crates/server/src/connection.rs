@@ -444,6 +444,7 @@ impl Connection {
                     LoginStep::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
                             self.login = None;
+                            self.session.note_received_behind_login(self.input.len() - used);
                             self.decoder.set_receive_budget(self.session.receive_budget());
                         }
                     }

@@ -153,6 +153,14 @@ impl Session {
         }
     }
 
+    /// Counts bytes that were received behind a login, together with it: when they were read, the
+    /// session belonged to no tenant with limits.
+    pub fn note_received_behind_login(&mut self, bytes: usize) {
+        if self.limited_traffic().is_some() {
+            self.received = bytes as u64;
+        }
+    }
+
     /// Returns the traffic of the tenant, if requests, bytes or commands are limited.
     pub fn limited_traffic(&self) -> Option<&Traffic> {
         self.permit.as_ref().and_then(TenantPermit::limited_traffic)

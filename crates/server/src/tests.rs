@@ -119,6 +119,19 @@ impl TestServer {
         Self { server, address: addresses[0], addresses, http, stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Starts a server that requires a login of its users `shop` and `default`, by the name of the
+    /// test's file of users.
+    fn start_with_users(name: &str, change: impl FnOnce(&mut Settings)) -> Self {
+        let path = std::env::temp_dir().join(format!("lowwater-server_{name}_{}", std::process::id()));
+        std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
+        let users = crate::settings::users::Users::read(&path, b':').unwrap();
+        std::fs::remove_file(&path).unwrap();
+        Self::start(|settings| {
+            settings.users = Some(users);
+            change(settings);
+        })
+    }
+
     fn connect(&self) -> Client {
         self.connect_to(self.address)
     }

@@ -62,7 +62,11 @@ impl Connection {
                         BinaryRequest::TooLarge { verb, key } => binary::too_large(session, to, verb, key),
                         BinaryRequest::SaslMechanisms => binary::sasl_mechanisms(session, to),
                         BinaryRequest::Sasl(message) => {
+                            let was_limited = session.limited_traffic().is_some();
                             *sasl = binary::sasl(session, to, message, *sasl);
+                            if !was_limited {
+                                session.note_received_behind_login(input.len() - used);
+                            }
                             // A login may have changed the tenant.
                             self.decoder.set_receive_budget(self.session.receive_budget());
                         }

@@ -40,20 +40,11 @@ fn a_tagged_listener_serves_only_its_tenant() {
     assert_eq!(all.stat("stats tenants", "shop:items"), "0");
 }
 
-/// Starts a server that requires a login, by the name of the test's file of users.
-fn start_with_users(name: &str) -> TestServer {
-    let path = std::env::temp_dir().join(format!("lowwater-server_{name}_{}", std::process::id()));
-    std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
-    let users = crate::settings::users::Users::read(&path, b':').unwrap();
-    std::fs::remove_file(&path).unwrap();
-    TestServer::start(|settings| settings.users = Some(users))
-}
-
 /// The replies to a full input would be 30 times its length.
 #[test]
 fn lines_before_a_login_yield_to_others() {
     const LINES: usize = 1000;
-    let server = start_with_users("lines");
+    let server = TestServer::start_with_users("lines", |_| {});
     let mut client = server.connect();
     client.0.write_all(&b"\n".repeat(LINES)).unwrap();
     client.expect(&"CLIENT_ERROR unauthenticated\r\n".repeat(LINES));
@@ -66,7 +57,7 @@ fn lines_before_a_login_yield_to_others() {
 
 #[test]
 fn a_required_login_must_come_first() {
-    let server = start_with_users("users");
+    let server = TestServer::start_with_users("users", |_| {});
     let mut shop = server.connect();
     for (text, expected) in [
         ("get k\r\n", "CLIENT_ERROR unauthenticated\r\n"),

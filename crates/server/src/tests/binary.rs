@@ -465,13 +465,8 @@ fn a_tenants_connection_is_bounded_as_with_text() {
 
 #[test]
 fn a_login_is_plain_sasl() {
-    let path = std::env::temp_dir().join(format!("lowwater-server_sasl_{}", std::process::id()));
-    std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
-    let users = crate::settings::users::Users::read(&path, b':').unwrap();
-    std::fs::remove_file(&path).unwrap();
     let traffic = TrafficLimits { connections: Some(1), ..TrafficLimits::default() };
-    let server = TestServer::start(|settings| {
-        settings.users = Some(users);
+    let server = TestServer::start_with_users("sasl", |settings| {
         settings.limits.push(("shop".to_owned(), Limits { traffic, ..Limits::default() }));
     });
     let log_in = |message| Ask { opcode: 0x21, key: "PLAIN", value: message, ..Ask::default() };
@@ -505,6 +500,20 @@ fn a_login_is_plain_sasl() {
     administrator.is_closed_after(&get.bytes(), 0x20, "Auth failure.");
     let count = |counter| server.server.counters.get(counter);
     assert_eq!((count(Counter::AuthCmds), count(Counter::AuthErrors)), (11, 8));
+}
+
+#[test]
+fn bytes_behind_a_sasl_login_are_charged() {
+    let traffic = TrafficLimits { bandwidth: ByteSize::kib(1), ..TrafficLimits::default() };
+    let server = TestServer::start_with_users("behind_sasl", |settings| {
+        settings.limits.push(("shop".to_owned(), Limits { traffic, ..Limits::default() }));
+    });
+    let mut client = server.connect();
+    let log_in = Ask { opcode: 0x21, key: "PLAIN", value: b"\0shop\0secret", ..Ask::default() };
+    let set = Ask { opcode: SET, extras: &[0; 8], key: "k", value: &[b'x'; 10_000], ..Ask::default() };
+    client.0.write_all(&[log_in.bytes(), set.bytes()].concat()).unwrap();
+    assert_eq!((client.told().status, client.told().status), (SUCCESS, SUCCESS));
+    assert_eq!(client.ask(Ask { opcode: GET, key: "k", ..Ask::default() }).status, 0x85);
 }
 
 #[test]

@@ -136,13 +136,8 @@ fn connections_of_a_tenant_are_bounded() {
 
 #[test]
 fn a_login_takes_a_connection_of_its_tenant() {
-    let path = std::env::temp_dir().join(format!("lowwater-server_traffic_{}", std::process::id()));
-    std::fs::write(&path, "shop:secret\n").unwrap();
-    let users = crate::settings::users::Users::read(&path, b':').unwrap();
-    std::fs::remove_file(&path).unwrap();
     let traffic = TrafficLimits { connections: Some(1), ..TrafficLimits::default() };
-    let server = TestServer::start(|settings| {
-        settings.users = Some(users);
+    let server = TestServer::start_with_users("traffic", |settings| {
         settings.limits = vec![("shop".into(), Limits { traffic, ..Limits::default() })];
     });
     let login = b"set auth 0 0 11\r\nshop secret\r\n";
@@ -164,6 +159,21 @@ fn a_login_takes_a_connection_of_its_tenant() {
         thread::sleep(Duration::from_millis(5));
     }
     second.exchange("get k\r\n", "END\r\n");
+}
+
+#[test]
+fn bytes_behind_a_login_are_charged() {
+    let traffic = TrafficLimits { bandwidth: ByteSize::kib(1), ..TrafficLimits::default() };
+    let server = TestServer::start_with_users("behind", |settings| {
+        settings.limits = vec![("shop".into(), Limits { traffic, ..Limits::default() })];
+    });
+    let mut client = server.connect();
+    let value = "x".repeat(10_000);
+    let text = format!("set auth 0 0 11\r\nshop secret\r\nset k 0 0 10000\r\n{value}\r\n");
+    client.0.write_all(text.as_bytes()).unwrap();
+    client.expect("STORED\r\nSTORED\r\n");
+    client.0.write_all(b"get none\r\n").unwrap();
+    assert_eq!(client.line(), "SERVER_ERROR the tenant is above its limit of bandwidth\r\n");
 }
 
 #[test]
