@@ -125,13 +125,14 @@ pub fn charge_value(session: &mut Session, value: Option<LongValue>) {
     let is_charged = value.is_some() && (session.charged_value == value || session.received >= PART_BYTES);
     session.charged_value = value.filter(|_| is_charged);
     if is_charged {
-        charge_long_value(session);
+        charge_received(session);
     }
 }
 
-/// As [`charge_value`], for a value that is charged as it arrives.
+/// Charges what was received without a command: a part of a value, or the input of a watcher. Sets
+/// the session's pause while bytes of the tenant are not paid for.
 #[cold]
-fn charge_long_value(session: &mut Session) {
+pub fn charge_received(session: &mut Session) {
     let received = std::mem::take(&mut session.received);
     let Some(traffic) = session.limited_traffic() else { return };
     traffic.charge(received);

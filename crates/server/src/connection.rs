@@ -261,7 +261,7 @@ impl Connection {
             // further pauses, by `drain`.
             while !self.session.pause.is_zero() && !self.session.is_closing() {
                 // Boxed, both: idle connections would hold room for them.
-                if Box::pin(self.pause()).await {
+                if Box::pin(self.session.wait_out_pause()).await {
                     Box::pin(self.serve_rest(None)).await?;
                     return Ok(self.close_reason());
                 }
@@ -316,19 +316,6 @@ impl Connection {
             true => CloseReason::Refused,
             false => CloseReason::Normal,
         }
-    }
-
-    /// Waits until the limits of the tenant admit a command again, or the server shuts down.
-    /// Returns whether the client has ended its stream. A client that has left would otherwise use
-    /// its permits until all of its commands are refused, as commands without replies write
-    /// nothing that could fail. A client that only ends its stream gets all replies: the commands
-    /// are run, or refused, without further pauses.
-    #[cold]
-    async fn pause(&mut self) -> bool {
-        let pause = std::mem::take(&mut self.session.pause);
-        // A timeout is the end of the pause.
-        let _ = timers::timeout(pause, self.session.closed()).await;
-        self.session.stream.has_ended().await
     }
 
     /// Serves the input that had been received when shutdown began. A client that keeps sending is

@@ -26,6 +26,7 @@ use crate::receive_budget::ReceiveBudget;
 use crate::server::Server;
 use crate::store::namespace::Namespace;
 use crate::store::update::UNREAD_TIME_MIN;
+use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 use crate::traffic::unread_replies::UnreadReplies;
 use crate::traffic::Traffic;
@@ -194,6 +195,19 @@ impl Session {
         if all && omitted > 0 {
             log::write(format_args!(">{number} ({omitted} more lines)"));
         }
+    }
+
+    /// Waits until the limits of the tenant admit a command again, or the server shuts down.
+    /// Returns whether the client has ended its stream. A client that has left would otherwise use
+    /// its permits until all of its commands are refused, as commands without replies write
+    /// nothing that could fail. A client that only ends its stream gets all replies: the commands
+    /// are run, or refused, without further pauses.
+    #[cold]
+    pub async fn wait_out_pause(&mut self) -> bool {
+        let pause = std::mem::take(&mut self.pause);
+        // A timeout is the end of the pause.
+        let _ = timers::timeout(pause, self.closed()).await;
+        self.stream.has_ended().await
     }
 
     /// Returns whether the server is shutting down.

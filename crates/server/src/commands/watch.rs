@@ -10,12 +10,15 @@ use std::ops::ControlFlow;
 
 use tokio::io::AsyncReadExt;
 
+use crate::admission::charge_received;
 use crate::connections::ConnectionState;
 use crate::protocol::event::EventSet;
 use crate::session::Session;
 
 /// Answers `OK`, or an error if there are too many watchers or if `watch` is not allowed; after
-/// `OK`, writes the lines of `events`. Input is discarded.
+/// `OK`, writes the lines of `events`. Input is counted, charged and discarded. After input above
+/// the limit of the tenant's bytes, nothing is read or written until they are paid for, or for a
+/// second.
 pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<ControlFlow<()>> {
     if !session.server.settings.watch {
         session.output.line("CLIENT_ERROR watch commands not allowed");
@@ -36,8 +39,12 @@ pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<Contro
             // No message is ever sent: the sender is dropped when the server shuts down.
             _ = closing.changed() => return Ok(ControlFlow::Break(())),
             // A zero means that the client has disconnected. A dropped `read_buf` loses no input.
-            read = session.stream.read_buf(&mut input) => if read? == 0 {
-                return Ok(ControlFlow::Break(()));
+            read = session.stream.read_buf(&mut input) => match read? {
+                0 => return Ok(ControlFlow::Break(())),
+                read => {
+                    session.note_received(read as u64);
+                    charge_received(session);
+                }
             },
             line = lines.recv() => match line {
                 Some(line) => session.output.push(line.as_bytes()),
@@ -51,5 +58,9 @@ pub async fn watch(session: &mut Session, events: EventSet) -> io::Result<Contro
             }
         }
         session.flush().await?;
+        // The end of a stream behind unread input would otherwise be noticed after all pauses.
+        if !session.pause.is_zero() && session.wait_out_pause().await {
+            return Ok(ControlFlow::Break(()));
+        }
     }
 }

@@ -500,6 +500,45 @@ fn bytes_behind_a_line_too_long_are_charged_and_bounded() {
     }
 }
 
+#[test]
+fn a_watcher_is_read_at_the_rate_and_noticed_when_it_leaves() {
+    const SENT: u64 = 1_000_000;
+    let server = TestServer::start(|_| {});
+    let (mut all, mut watcher) = (server.connect(), server.connect());
+    watcher.0.write_all(b"watch evictions\r\n").unwrap();
+    watcher.expect("OK\r\n");
+    let read = || server.server.counters.get(Counter::BytesRead);
+    let before = read();
+    watcher.0.write_all(&vec![b'x'; SENT as usize]).unwrap();
+    let sent = Instant::now();
+    while read() - before < SENT {
+        assert!(sent.elapsed() < Duration::from_secs(60), "{} bytes are counted", read() - before);
+        thread::sleep(Duration::from_millis(5));
+    }
+    all.exchange("tenant set default bandwidth=100\r\n", "OK\r\n");
+    let (before, begun) = (read(), Instant::now());
+    // So few that they do not hide the end of the stream.
+    watcher.0.write_all(&[b'x'; 50_000]).unwrap();
+    while read() == before {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(500));
+    // At most a kibibyte is read, then the watcher pauses for a second.
+    let counted = read() - before;
+    let most = (begun.elapsed().as_secs() + 2) * 1024;
+    assert!(counted <= most, "{counted} of {most}");
+    all.0.write_all(b"get none\r\n").unwrap();
+    assert_eq!(all.line(), "SERVER_ERROR the tenant is above its limit of bandwidth\r\n");
+    let permits = server.server.connections();
+    drop(watcher);
+    let left = Instant::now();
+    while server.server.connections() == permits {
+        assert!(left.elapsed() < Duration::from_secs(30), "the watcher's connection is still open");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// It has paid for none of them. The second one is decoded in one step with the end of the value.
 #[test]
 fn a_discarded_value_admits_no_command_behind_it() {
