@@ -137,7 +137,7 @@ where
         if self.queues.is_count_due() {
             self.note_len();
         }
-        let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().budget().get());
+        let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().bound_of(memcg).get());
         let mut all = Evicted::default();
         while all.scanned < nr {
             // Relaxed, here and below: a hint. If records of a batch were put back and none was

@@ -136,11 +136,13 @@ impl Retired {
         }
     }
 
-    /// Returns the budget of the runtime; its usage, if there is no budget.
-    pub(crate) fn budget(&self) -> ByteSize {
-        match self.root.max() {
+    /// Returns the most that a group may hold: the smallest `max` of it and its ancestors, or the
+    /// runtime's usage if none of them has one. O(depth).
+    pub(crate) fn bound_of(&self, memcg: &Memcg) -> ByteSize {
+        let groups = std::iter::successors(memcg.parent(), |memcg| memcg.parent());
+        match groups.fold(memcg.max(), |least, memcg| least.min(memcg.max())) {
             ByteSize::MAX => self.root.usage(),
-            budget => budget,
+            bound => bound,
         }
     }
 

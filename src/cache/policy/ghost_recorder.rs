@@ -22,7 +22,7 @@ pub(crate) struct GhostRecorder<'q> {
     pub(crate) has_queues: bool,
     /// Whether the tenant scanned when this was made, for [`prefetch`](Self::prefetch).
     pub(crate) is_scanning: bool,
-    /// Age limit of a ghost, in evictions from the tenant: the entries that fit in the budget.
+    /// Age limit of a ghost, in evictions from the tenant: the entries for which there is room.
     pub(crate) reach: u64,
 }
 

@@ -83,7 +83,7 @@ const PROBATION_MIN: u64 = 4;
 pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Record<K, V>>,
     main: ListLru<Record<K, V>>,
-    tenants: Tenants,
+    pub(crate) tenants: Tenants,
     /// Reports ghost hits to the registry.
     reporter: MissReporter,
     /// The number of entries in the cache at the last count.
@@ -519,14 +519,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// Returns a recorder of ghosts for evictions from `memcg`, under a budget of `budget` bytes;
-    /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound
-    /// first.
+    /// Returns a recorder of ghosts for evictions from `memcg`, which may hold `bound` bytes; `None`
+    /// if there is no memory for the tenant. Fits the ghost table to its present bound first.
     pub(crate) fn ghost_recorder<'q>(
         &'q self,
         memcg: &Memcg,
         ghosts: &'q Ghosts,
-        budget: u64,
+        bound: u64,
     ) -> Option<GhostRecorder<'q>> {
         ghosts.fit();
         let tenant = self.tenants.of(memcg)?;
@@ -536,7 +535,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             salt: self.salt(memcg, tenant),
             has_queues: self.has_queues(),
             is_scanning: tenant.is_scanning(),
-            reach: budget / self.mean_charge_of(tenant).max(1),
+            reach: bound / self.mean_charge_of(tenant).max(1),
         })
     }
 

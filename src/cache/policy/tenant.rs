@@ -40,7 +40,7 @@ const SIZE_MIN: u64 = 64;
 /// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits.
 const HITS_ONE_IN: u32 = 64;
 /// The least number of recent inserts after which a tenant may count as scanning. The threshold is
-/// half of the entries that fit in the budget, if that is more: a key that returns only after more
+/// half of the entries for which there is room, if that is more: a key that returns only after more
 /// inserts would not stay in the cache anyway.
 const INSERTS_MIN: u32 = 64;
 /// The recent inserts and ghost hits are halved when the inserts reach this multiple of the scan
@@ -138,7 +138,7 @@ impl Tenant {
     }
 
     /// Counts `nr` evictions from `queue`, of a tenant with `entries` records. `reach` is the age
-    /// limit of ghosts in evictions: the entries that fit in the budget. Returns the stamps of the
+    /// limit of ghosts in evictions: the entries for which there is room. Returns the stamps of the
     /// ghosts.
     pub(crate) fn on_evictions(&self, nr: u32, queue: Queue, entries: u64, reach: u64) -> GhostStamps {
         let first = add(&self.evictions, nr);
@@ -348,7 +348,7 @@ impl Tenant {
     }
 
     /// Returns the length of one tick of the ghosts' clock, in evictions, as a power of two.
-    fn shift(&self) -> u32 {
+    pub(crate) fn shift(&self) -> u32 {
         u32::from(self.shift.load(Ordering::Relaxed))
     }
 

@@ -477,3 +477,29 @@ fn a_cache_does_not_match_the_ghosts_of_an_ended_one_of_its_id() {
     sought.dedup();
     assert_eq!(sought.len(), 4);
 }
+
+/// Returns the binary logarithm of the ticks, in evictions, in which the ghosts of a group with this
+/// `max` are dated, below a budget of 64 GiB.
+fn ticks_below_a_max(max: ByteSize, parents_max: ByteSize) -> u32 {
+    let runtime =
+        Runtime::builder().budget(ByteSize::gib(64)).direct_time_max(Duration::from_secs(60)).build().unwrap();
+    let parent = runtime.group("parent").unwrap();
+    parent.set_max(parents_max);
+    let group = runtime.group("parent/group").unwrap();
+    group.set_max(max);
+    let cache = crate::Cache::<u64, u64>::builder(&runtime).group(&group);
+    let cache = cache.weigher(|_, _| ByteSize::new(100)).build().unwrap();
+    (0..1_000).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
+    while cache.stats().evictions == 0 {
+        runtime.reclaim(&group, ByteSize::kib(1));
+    }
+    cache.inner.core.queues.tenants.get(&group).expect("it has evicted").shift()
+}
+
+/// In parts of a large budget, all ages in a small group would be 0.
+#[test]
+fn the_ages_of_a_groups_ghosts_are_dated_by_its_own_room() {
+    let (small, none) = (ByteSize::kib(256), ByteSize::MAX);
+    assert_eq!([ticks_below_a_max(small, none), ticks_below_a_max(none, small)], [0, 0]);
+    assert!(ticks_below_a_max(none, none) > 8);
+}
