@@ -452,7 +452,8 @@ where
         let own_group = choices.limits.make_group(&choices.runtime, &group, &choices.name)?;
         let owns_group = own_group.is_some();
         let group = own_group.unwrap_or(group);
-        let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction);
+        let nodes = choices.runtime.registry().nodes();
+        let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction, nodes);
         let (retired, is_lru) = (choices.runtime.retired(), queues.is_lru());
         let expiry = choices.times.expiry.map(|function| Expiry { function, default: ttl });
         let ttl = if expiry.is_some() { Ttl::Computed } else { ttl };

@@ -96,6 +96,8 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// an ended cache whose id was reused.
     generation: AtomicU16,
     eviction: Eviction,
+    /// The number of nodes, at most 255.
+    nodes: u8,
 }
 
 /// The ghost for which an insert looks.
@@ -129,7 +131,12 @@ enum Decision {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
-    pub(crate) fn new(occupancy: &Arc<dyn Occupancy>, reporter: MissReporter, eviction: Eviction) -> Self {
+    pub(crate) fn new(
+        occupancy: &Arc<dyn Occupancy>,
+        reporter: MissReporter,
+        eviction: Eviction,
+        nodes: usize,
+    ) -> Self {
         Self {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
@@ -140,6 +147,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             mean_charge: AtomicU32::new(0),
             generation: AtomicU16::new(next_generation()),
             eviction,
+            nodes: u8::try_from(nodes).unwrap_or(u8::MAX),
         }
     }
 
@@ -395,6 +403,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         (self.probation.count_one_pinned(memcg, node, &guard), self.main.count_one_pinned(memcg, node, &guard))
     }
 
+    /// Returns the sums of [`counts`](Self::counts) over nodes. O(nodes).
+    fn counts_on(&self, memcg: &Memcg, nodes: impl Iterator<Item = NodeId>) -> (u64, u64) {
+        nodes.fold((0, 0), |(probation, main), node| {
+            let of_node = self.counts(memcg, node);
+            (probation + of_node.0, main + of_node.1)
+        })
+    }
+
     /// Walks up to `nr` records of a group on a node, oldest first, and isolates the victims and
     /// the records that change queues. `is_expired` is called under the list's lock.
     ///
@@ -444,6 +460,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                         uses.checked_sub(1).map_or_else(evict, Decision::Rotate)
                     };
                     (Queue::Main, self.walk(Queue::Main, memcg, node, nr, is_expired, decide))
+                };
+                // The tenant's clock counts the evictions on all nodes.
+                let (probation, main) = match self.nodes {
+                    1 => (probation, main),
+                    nodes => self.counts_on(memcg, (0..nodes).map(|node| NodeId::new(node.into()))),
                 };
                 if let (Eviction::Adaptive, Some(tenant)) = (self.eviction, tenant) {
                     let (visited, evicted, uses) = (batch.scanned, evicted.get(), met.get());

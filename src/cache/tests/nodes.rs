@@ -5,9 +5,11 @@
 //! A change must ensure that no test depends on the machine's own nodes.
 
 use super::entry_bytes;
+use crate::cache::Eviction;
 use crate::topology::Fixed;
-use crate::{ByteSize, Cache, NodeId, Runtime};
+use crate::{ByteSize, Cache, NodeId, Runtime, Watermarks};
 use std::sync::Arc;
+use std::time::Duration;
 
 const NODES: [NodeId; 2] = [NodeId::ZERO, NodeId::new(1)];
 
@@ -105,4 +107,36 @@ fn a_nodes_memory_is_returned_with_its_entries() {
     // Half of the entries have left; a tenth of the memory more is allowed for chunks that the slab
     // keeps.
     assert!(slab.footprint().get() < full.get() * 6 / 10, "{} of {full}", slab.footprint());
+}
+
+/// Requests keys, some of them often, on `nodes` nodes in turn, in a cache of about 1,500 entries;
+/// returns the hits in a thousand.
+fn hits(nodes: u16, eviction: Eviction) -> u64 {
+    let topology = Arc::new(Fixed::new(nodes.into()));
+    let none = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    let builder = Runtime::builder().budget(ByteSize::kib(256)).topology(topology.clone()).watermarks(none);
+    let runtime = builder.direct_time_max(Duration::from_secs(60)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).eviction(eviction).weigher(|_, _| ByteSize::new(100));
+    let cache = cache.build().unwrap();
+    let (mut random, mut hits, requests) = (1_u64, 0, 100_000);
+    for request in 0..requests {
+        topology.set_current(NodeId::new(request as u16 / 7 % nodes));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = (random >> 11) as f64 / (1_u64 << 53) as f64;
+        let key = if request % 3 == 0 { 1_000_000 + request } else { (unit * unit * unit * 12_000.0) as u64 };
+        match cache.get(&key) {
+            Some(_) => hits += 1,
+            None => drop(cache.insert(key, 0).unwrap()),
+        }
+    }
+    1_000 * hits / requests
+}
+
+#[test]
+fn entries_on_several_nodes_are_as_useful_as_on_one() {
+    for eviction in [Eviction::Adaptive, Eviction::S3Fifo] {
+        let [one, four] = [1, 4].map(|nodes| hits(nodes, eviction));
+        println!("{eviction:?}: {one} and {four} hits in a thousand");
+        assert!(one <= four + 10, "{eviction:?}: {one} and {four} hits in a thousand");
+    }
 }
