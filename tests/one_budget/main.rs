@@ -8,6 +8,7 @@
 mod agreement;
 mod invariants;
 mod liars;
+mod limits;
 mod oracle;
 #[path = "../common/random.rs"]
 mod random;

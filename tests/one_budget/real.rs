@@ -18,11 +18,20 @@ use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
 use super::stream::{PairSpec, Stream, ROOT};
 
 /// A hasher without a random seed, so that each run has the same hashes.
-type Hasher = BuildHasherDefault<DefaultHasher>;
+pub type Hasher = BuildHasherDefault<DefaultHasher>;
 type Keyed = Cache<u64, (), Hasher>;
 
 /// The number of the pair is in the bits of a key from this one on.
 const PAIR_SHIFT: u32 = 48;
+
+/// Returns a runtime that reclaims nothing below the limit, as the oracle.
+pub fn runtime(budget: ByteSize) -> Runtime {
+    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    let builder = Runtime::builder().budget(budget).watermarks(at_the_limit);
+    let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
+    // Readers of other tests may not be scheduled, and hold back removed entries.
+    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
+}
 
 /// The caches and groups under test.
 pub struct Real {
@@ -39,12 +48,7 @@ impl Real {
 
     /// As [`new`](Self::new); `first` runs before the groups and caches are created.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
-        // Nothing is reclaimed below the limit, as in the oracle.
-        let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
-        let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
-        let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
-        // Readers of other tests may not be scheduled, and hold back removed entries.
-        let runtime = builder.direct_time_max(Duration::from_secs(10)).build().unwrap();
+        let runtime = runtime(ByteSize::new(stream.groups[ROOT].max));
         first(&runtime);
         let groups: Vec<Memcg> = (0..stream.groups.len())
             .map(|n| if n == ROOT { runtime.root().clone() } else { runtime.group(&n.to_string()).unwrap() })

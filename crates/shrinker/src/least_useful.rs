@@ -33,6 +33,10 @@ const FAILED_MAX: usize = 8;
 /// The maximum number of batches of one call, so that a shrinker that falsely reports freed objects
 /// does not keep it running for ever (S21).
 const BATCHES_MAX: u32 = 1 << 18;
+/// Below a group's limit, the fraction of the group's usage, as a divisor, of which the eviction
+/// makes a pair due for a count. An epoch is the same fraction of the budget, so it may be many
+/// times what the group can use.
+const COUNT_PARTS: u64 = 16;
 /// A slot number that no pair has.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -128,8 +132,14 @@ impl LeastUseful<'_> {
 
     /// Marks a pair as empty for this epoch.
     fn set_empty(&self, pairs: &Pairs, Victim { slot, id, memcg }: &Victim) {
-        let pair = pairs.pair(*slot).filter(|_| pairs.holds(*slot, *id, memcg.id()));
-        pair.into_iter().for_each(|pair| pair.set_state(PairState::Empty(pairs.clock.epoch() as u16)));
+        if pairs.holds(*slot, *id, memcg.id()) {
+            pairs.set_empty(*slot);
+        }
+    }
+
+    /// Returns true if the limit is one of a group, and not that of all pairs.
+    fn is_of_group(&self) -> bool {
+        *self.limit != self.core.root
     }
 
     /// Begins a round: selects candidates, without the `failed` ones, and of these the victim with
@@ -138,9 +148,15 @@ impl LeastUseful<'_> {
         let pairs = scorer.pairs;
         // The background has time for more candidates; and below a group only few of them may be
         // descendants.
-        let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
+        let many = self.flags.contains(Reclaim::BACKGROUND) || self.is_of_group();
         pairs.select(&mut round.candidates, self.needy, many);
-        round.candidates.remove(failed);
+        if !failed.is_empty() {
+            round.candidates.retain(|slot| !failed.contains(&slot));
+        }
+        if self.is_of_group() {
+            // Others cannot be victims, and counts of them would take the turns of those that can.
+            round.candidates.retain(|slot| self.is_below(pairs, slot));
+        }
         for again in [false, true] {
             self.rank(scorer, round, again);
             if let Some(victim) = self.next_victim(pairs, round) {
@@ -177,18 +193,26 @@ impl LeastUseful<'_> {
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());
         *rank_end = i32::MAX;
         // The foreground counts a single pair, the one that was counted longest ago, unless it
-        // finds nothing.
+        // finds nothing. Below a group's limit it also counts the pair that needs the memory, which
+        // grows at this moment.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let age = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some()).map(|pair| pair.state().age(epoch));
+        let kib_max = self.is_of_group().then(|| (self.limit.usage().get() / COUNT_PARTS) >> 10);
+        let evicted = |slot: u32| kib_max.map_or(0, |_| pairs.evicted_since_count(slot));
+        let is_old = |slot: u32| kib_max.is_some_and(|max| u64::from(evicted(slot)) > max);
+        let in_use = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some());
+        let age = |slot: u32| in_use(slot).map(|pair| (pair.state().age(epoch), evicted(slot)));
         // Found at the first pair that is due: mostly none is.
         let oldest = OnceCell::new();
         let find_oldest = || candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot));
         for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
             *rank = i32::MAX;
-            let Some(pair) = pairs.pair(*slot).filter(|pair| pair.ids().is_some()) else { continue };
-            if is_due(pair.state(), epoch, again) && (counts_all || *oldest.get_or_init(find_oldest) == Some(*slot)) {
+            let Some(pair) = in_use(*slot) else { continue };
+            let is_needy = self.needy == Some(*slot);
+            let is_due = is_due(pair.state(), epoch, again) || is_old(*slot);
+            let is_counted = || counts_all || (is_needy && kib_max.is_some());
+            if is_due && (is_counted() || *oldest.get_or_init(find_oldest) == Some(*slot)) {
                 scorer.count(*slot);
-            } else if self.needy == Some(*slot) && candidates.as_slice().len() > 1 {
+            } else if is_needy && candidates.as_slice().len() > 1 {
                 self.score_needy(scorer, *slot);
             }
             if let PairState::Scored(score) = pair.state() {
@@ -222,6 +246,13 @@ impl LeastUseful<'_> {
             }
         }
         None
+    }
+
+    /// Returns true if the group of a pair is the limited one or below it.
+    fn is_below(&self, pairs: &Pairs, slot: u32) -> bool {
+        let is_below = |memcg: &Memcg| memcg.is_descendant_of(self.limit);
+        let group = pairs.pair(slot).and_then(Pair::ids).map(|(_, group)| group);
+        group.and_then(|group| self.core.map.part_of_memcg(group, is_below)).unwrap_or(false)
     }
 
     /// Returns the pair of a slot as a victim, if its group is below the limit and not protected.

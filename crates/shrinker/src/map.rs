@@ -161,7 +161,12 @@ impl Map {
 
     /// Returns the group with this id, if it has a live pair.
     pub(crate) fn memcg(&self, id: MemcgId) -> Option<Memcg> {
-        self.nodes.iter().find_map(|node| node.shard(id).read().get(id).map(|info| info.memcg.clone()))
+        self.part_of_memcg(id, Memcg::clone)
+    }
+
+    /// As [`memcg`](Self::memcg), but returns a part of the group. `part` must take no lock.
+    pub(crate) fn part_of_memcg<T>(&self, id: MemcgId, part: impl Fn(&Memcg) -> T) -> Option<T> {
+        self.nodes.iter().find_map(|node| node.shard(id).read().get(id).map(|info| part(&info.memcg)))
     }
 
     /// Restricts the map to the groups of this tree. In another tree the same ids mean other

@@ -11,7 +11,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 use crate::budget::SEEKS_DEFAULT;
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{budget, CallGuard, RegistryCore, ShrinkerOptions};
-use crate::utility::{log2, PairState, Pairs, ONE};
+use crate::utility::{log2, Pair, PairState, Pairs, ONE};
 
 /// Counts pairs and computes their scores, for one call of reclaim.
 pub(super) struct Scorer<'a> {
@@ -30,16 +30,12 @@ impl Scorer<'_> {
     /// Counts the objects of the pair in `slot`, and computes its score. Marks the pair empty if
     /// its group is gone or its shrinker cannot be called.
     pub(super) fn count(&self, slot: u32) {
-        let Some((pair, (id, group))) = self.pairs.pair(slot).and_then(|pair| Some((pair, pair.ids()?))) else {
-            return;
-        };
+        let Some((id, group)) = self.pairs.pair(slot).and_then(Pair::ids) else { return };
         // The pair is of all nodes of a shrinker, and node 0 stands for those of any shrinker.
         let guard = |memcg: &Memcg| self.core.lookup_for(id, memcg, NodeId::ZERO);
         match self.core.map.memcg(group).and_then(|memcg| guard(&memcg).map(|guard| (memcg, guard))) {
             Some((memcg, mut guard)) => self.count_inside(slot, &memcg, &mut guard),
-            None if self.pairs.holds(slot, id, group) => {
-                pair.set_state(PairState::Empty(self.pairs.clock.epoch() as u16));
-            }
+            None if self.pairs.holds(slot, id, group) => self.pairs.set_empty(slot),
             None => {}
         }
     }
@@ -64,6 +60,7 @@ impl Scorer<'_> {
             None => pair.set_state(PairState::Empty(epoch as u16)),
             Some(tallies) => {
                 tallies.counted(held, weight, memcg.usage().get(), epoch);
+                tallies.set_kib_left(self.pairs.clock.kib_left());
                 match held {
                     0 => pair.set_state(PairState::Empty(epoch as u16)),
                     _ => self.score_as(slot, &guard.options, Some(epoch)),

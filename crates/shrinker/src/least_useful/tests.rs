@@ -249,6 +249,66 @@ fn the_foreground_counts_one_due_pair_and_the_background_all() {
     assert_eq!(counts(Reclaim::KSWAPD), of_scan + 10);
 }
 
+/// A sixteenth of the usage is a MiB, and a 64th of an epoch. Each batch evicts 8,000 bytes.
+#[test]
+fn below_a_groups_limit_a_pair_is_due_when_a_sixteenth_of_the_usage_was_evicted() {
+    let (tree, registry) = world(1, 1 << 30);
+    let limit = tree.root().create("limit").unwrap();
+    let mut groups = groups(&tree, 3);
+    groups.extend(["a", "b", "c"].map(|name| limit.create(name).unwrap()));
+    let (pool, registration) = pool(&registry, &groups, 100_000, true, 2);
+    core::mem::forget(limit.try_charge(ByteSize::mib(16)).unwrap());
+    let evict = |kib: u64| pairs(&registry).clock.advance(kib << 10, 1 << 30);
+    let counts = |limit, needy, flags| {
+        LeastUseful { core: &registry.core, limit, needy, flags }.run(&mut Work::one_batch(1 << 20));
+        pool.counts()
+    };
+    let (foreground, background) = (Reclaim::FOREGROUND, Reclaim::KSWAPD);
+    // Two batches, because the first bytes that are evicted begin an epoch.
+    (0..2).for_each(|_| _ = counts(tree.root(), None, background));
+    let of_scan = counts(&limit, None, foreground);
+    evict(1_000);
+    assert_eq!(counts(&limit, None, foreground), of_scan, "less than a MiB so far");
+    evict(16);
+    for more in [1, 1, 1, 0] {
+        assert_eq!(counts(&limit, None, foreground), of_scan + more, "one of the pairs below the group");
+    }
+    evict(1_100);
+    assert_eq!(counts(tree.root(), None, background), of_scan, "none, where the budget is the limit");
+    let slot = pairs(&registry).find(registration.id().get(), groups[3].id());
+    assert_eq!(counts(&limit, slot, foreground), of_scan + 2, "the needy pair, and another one");
+    assert_eq!(counts(&limit, slot, foreground), of_scan + 1);
+    evict(1_100);
+    assert_eq!(counts(&limit, slot, background), of_scan + 3);
+}
+
+#[test]
+fn below_a_groups_limit_a_pair_that_counted_zero_is_due_and_one_that_freed_nothing_is_not() {
+    let (tree, registry) = world(1, 1 << 30);
+    let limit = tree.root().create("limit").unwrap();
+    let groups = ["a", "b"].map(|name| limit.create(name).unwrap());
+    let (_pool, _registration) = pool(&registry, &groups, 100_000, true, 2);
+    core::mem::forget(limit.try_charge(ByteSize::mib(16)).unwrap());
+    let evict = |kib: u64| pairs(&registry).clock.advance(kib << 10, 1 << 30);
+    let batch = || registry.shrink_least_useful(&limit, None, Reclaim::KSWAPD, &mut Work::one_batch(1 << 20)).freed;
+    evict(1);
+    batch();
+    let empty = PairState::Empty(pairs(&registry).clock.epoch() as u16);
+    pairs(&registry).pair(0).unwrap().set_state(empty);
+    batch();
+    assert_eq!(state(&registry, 0), empty);
+    evict(1_100);
+    batch();
+    assert!(matches!(state(&registry, 0), PairState::Scored(_)));
+    pairs(&registry).set_empty(0);
+    evict(1_100);
+    assert_eq!(batch(), 8, "of the other pair");
+    assert_eq!(state(&registry, 0), empty, "until the next epoch");
+    evict(64 << 10);
+    batch();
+    assert!(matches!(state(&registry, 0), PairState::Scored(_)));
+}
+
 #[test]
 fn a_call_asks_at_most_eight_pairs_that_free_nothing() {
     for n in [12, 20] {

@@ -33,6 +33,13 @@ impl EvictionClock {
         self.epoch.load(Ordering::Relaxed)
     }
 
+    /// Returns the KiB until the next epoch, at most `u32::MAX`.
+    pub(crate) fn kib_left(&self) -> u32 {
+        // It is negative for the moment between the two steps of `advance`.
+        let left = u64::try_from(self.left.load(Ordering::Relaxed) as i64).unwrap_or(0);
+        u32::try_from(left >> 10).unwrap_or(u32::MAX)
+    }
+
     /// Advances the clock by `bytes` evicted under a budget of `budget` bytes.
     pub(crate) fn advance(&self, bytes: u64, budget: u64) {
         // A number above `i64::MAX` counts as a quarter of it, so that `left` does not wrap.
@@ -83,6 +90,20 @@ mod tests {
         let clock = EvictionClock::default();
         clock.advance(5, 15);
         assert_eq!(clock.epoch(), 6, "one for each byte, and the first, which ends at once");
+    }
+
+    #[test]
+    fn the_rest_of_an_epoch_is_in_kib() {
+        let (clock, budget) = (EvictionClock::default(), 16 << 20);
+        assert_eq!(clock.kib_left(), 0, "the first epoch ends at once");
+        clock.advance(1, budget);
+        assert_eq!(clock.kib_left(), 1_023, "a KiB that has begun does not count");
+        clock.advance(10 << 10, budget);
+        assert_eq!((clock.kib_left(), clock.epoch()), (1_013, 1));
+        clock.left.store(-1_i64 as u64, Ordering::Relaxed);
+        assert_eq!(clock.kib_left(), 0);
+        clock.left.store(i64::MAX as u64, Ordering::Relaxed);
+        assert_eq!(clock.kib_left(), u32::MAX);
     }
 
     #[test]

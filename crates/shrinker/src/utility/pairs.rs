@@ -119,14 +119,11 @@ impl Candidates {
         self.is_all
     }
 
-    /// Removes these slots from the candidates.
-    pub(crate) fn remove(&mut self, failed: &[u32]) {
-        if failed.is_empty() {
-            return;
-        }
+    /// Keeps only the candidates for which `is_kept` returns true.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
         let mut kept = 0;
         for at in 0..self.len {
-            if !failed.contains(&self.slots[at]) {
+            if is_kept(self.slots[at]) {
                 self.slots[kept] = self.slots[at];
                 kept += 1;
             }
@@ -392,6 +389,25 @@ impl Pairs {
         let none = Score::none(tallies.insert_rate(epoch, budget), budget);
         let utility = utility.map_or(none, |utility| utility.max(none));
         pair.set_state(PairState::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
+    }
+
+    /// Marks a pair as empty until the next epoch: neither [`evicted_since_count`] nor a selection
+    /// makes it due before.
+    ///
+    /// [`evicted_since_count`]: Self::evicted_since_count
+    pub(crate) fn set_empty(&self, slot: u32) {
+        if let Some(tallies) = self.tallies(slot) {
+            tallies.set_kib_left(0);
+        }
+        if let Some(pair) = self.pair(slot) {
+            pair.set_state(PairState::Empty(self.clock.epoch() as u16));
+        }
+    }
+
+    /// Returns the KiB that were evicted, of all pairs, since the pair was counted. Only for a pair
+    /// that was counted in this epoch; 0 for one that has to wait for the next.
+    pub(crate) fn evicted_since_count(&self, slot: u32) -> u32 {
+        self.tallies(slot).map_or(0, |tallies| tallies.evicted_since(self.clock.kib_left()))
     }
 
     /// Returns the heap bytes.

@@ -55,6 +55,9 @@ pub(crate) struct Tallies {
     /// The mean bytes of an object: from the last count if the shrinker weighs its objects, else an
     /// estimate, which scans move. 0 before the first count.
     mean: AtomicU32,
+    /// The KiB until the next epoch at the last count; 0 for a pair that is not counted again in
+    /// this epoch.
+    kib_left: AtomicU32,
     /// The number of scans in a row without a fall in the group's usage.
     scans_without_fall: AtomicU16,
     /// The number of hits since the last reset, modulo 256.
@@ -73,7 +76,10 @@ impl Tallies {
     /// Resets all tallies: the slot belongs to another pair, from this epoch on.
     pub(crate) fn reset(&self, epoch: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
-        [&self.kept, &self.mean].into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        [&self.kept, &self.mean, &self.kib_left]
+            .into_iter()
+            .chain(&self.hits)
+            .for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.scans_without_fall.store(0, Ordering::Relaxed);
         self.hits_since.store(0, Ordering::Relaxed);
         self.is_weighed.store(false, Ordering::Relaxed);
@@ -85,8 +91,9 @@ impl Tallies {
         macro_rules! copy {
             ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
         }
-        let Self { epoch, kept, hits, mean, scans_without_fall, hits_since, is_weighed, held, freed, inserted } = from;
-        copy!(epoch, kept, mean, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
+        let Self { epoch, kept, hits, mean, kib_left, .. } = from;
+        let Self { scans_without_fall, hits_since, is_weighed, held, freed, inserted, .. } = from;
+        copy!(epoch, kept, mean, kib_left, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
         for (to, from) in self.hits.iter().zip(hits) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -178,6 +185,18 @@ impl Tallies {
             (None, 0) => most,
             (None, mean) => most.min(mean.into()),
         });
+    }
+
+    /// Records the KiB until the next epoch at a count, or 0: see
+    /// [`evicted_since`](Self::evicted_since).
+    pub(crate) fn set_kib_left(&self, kib_left: u32) {
+        self.kib_left.store(kib_left, Ordering::Relaxed);
+    }
+
+    /// Returns the KiB that were evicted, of all pairs, since the last count, if that was in this
+    /// epoch, of which `kib_left` are left.
+    pub(crate) fn evicted_since(&self, kib_left: u32) -> u32 {
+        self.kib_left.load(Ordering::Relaxed).saturating_sub(kib_left)
     }
 
     fn set_mean(&self, mean: u64) {
@@ -491,10 +510,12 @@ mod tests {
         from.counted(3_200, Some(6_400), 0, 5);
         from.scanned(400, 30, 16, 5);
         from.note_fall(1, 0);
+        from.set_kib_left(9);
         to.copy_from(&from);
         let all = |it: &Tallies| {
             let kept = it.kept.load(Ordering::Relaxed);
-            (it.utility(6, BUDGET), it.turnover(6), it.bytes(), it.mean(), it.is_stale(), it.scans_without_fall(), kept)
+            let count = (it.bytes(), it.mean(), it.is_stale(), it.evicted_since(2));
+            (it.utility(6, BUDGET), it.turnover(6), count, it.scans_without_fall(), kept)
         };
         assert_eq!(all(&to), all(&from));
         // The number of hits since the last score is copied: this hit is the tenth, and not a
@@ -502,7 +523,7 @@ mod tests {
         assert!(!to.hit(hit(1), 6, BUDGET));
         assert_eq!((to.note_fall(3, 1), to.scans_without_fall()), (6, 0));
         to.reset(6);
-        assert_eq!(all(&to), (None, None, 0, 1, true, 0, 0));
+        assert_eq!(all(&to), (None, None, (0, 1, true, 0), 0, 0));
         let asked: Vec<_> = (1..=8).filter(|_| to.hit(hit(1), 6, BUDGET)).collect();
         assert_eq!(asked, [8]);
         to.counted(100, None, 100_000, 6);

@@ -1,0 +1,105 @@
+//! Pairs below a group's own limit, under a much larger budget: they share the limit as they would
+//! share a budget of that size.
+//!
+//! The clock of the utility counts parts of the budget (`utility/clock.rs` of the shrinker crate).
+//! Counts of pairs must not stay old for so long that a small group is evicted many times over.
+//!
+//! A test here must evict less than a 16th of the large budget, so that no epoch ends, and pass
+//! also with a budget of the size of the limit.
+
+use lowwater::{ByteSize, Memcg, Runtime};
+
+use super::real::{self, Hasher};
+
+const LIMIT: ByteSize = ByteSize::mib(1);
+/// So large that no test evicts a 16th of it.
+const LARGE: ByteSize = ByteSize::gib(1);
+/// The value bytes of an entry.
+const VALUE: u64 = 1_000;
+
+/// Its hashes have no random seed: a single key that is taken for the ghost of another would be a
+/// hit, which lasts for long in a budget so large.
+type Cache = lowwater::Cache<u64, (), Hasher>;
+
+/// Returns a runtime, and a group in it of which the children use at most `max` bytes together.
+fn world(budget: ByteSize, max: Option<ByteSize>) -> (Runtime, Memcg) {
+    let runtime = real::runtime(budget);
+    let group = runtime.group("g").unwrap();
+    max.into_iter().for_each(|max| group.set_max(max));
+    (runtime, group)
+}
+
+fn cache(runtime: &Runtime, name: &str, group: &Memcg) -> Cache {
+    let weigher = |_: &u64, (): &()| ByteSize::new(VALUE);
+    lowwater::Cache::builder(runtime)
+        .name(name)
+        .group(group)
+        .weigher(weigher)
+        .hasher(Hasher::default())
+        .build()
+        .unwrap()
+}
+
+fn fill(cache: &Cache, keys: std::ops::Range<u64>) {
+    keys.for_each(|key| assert_eq!(cache.insert(key, ()), Ok(None)));
+}
+
+/// Returns how many of the about 900 entries that fit one cache keeps, idle, beside a scan of
+/// another one that had a single entry at the last count.
+fn left_beside_a_scan(budget: ByteSize, max: Option<ByteSize>) -> usize {
+    let (runtime, group) = world(budget, max);
+    let [idle, scan] = ["idle", "scan"].map(|name| cache(&runtime, name, &group));
+    fill(&scan, 0..1);
+    fill(&idle, 0..1_500);
+    fill(&scan, 1..2_001);
+    idle.len()
+}
+
+#[test]
+fn a_scan_leaves_an_idle_cache_its_share_of_a_small_limit() {
+    for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {
+        let left = left_beside_a_scan(budget, max);
+        assert!(left > 300, "{left} entries are left of a budget of {budget}, {max:?}");
+    }
+}
+
+/// A pair that is counted while it is empty is a candidate again when it has entries.
+#[test]
+fn a_cache_that_was_empty_gives_its_entries_up_again() {
+    for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {
+        let (runtime, group) = world(budget, max);
+        let [emptied, other] = ["emptied", "other"].map(|name| cache(&runtime, name, &group));
+        fill(&emptied, 0..1);
+        emptied.remove(&0);
+        // Evicts, and counts both pairs; then there is room for the first one to fill.
+        fill(&other, 0..1_500);
+        let removed = (0..1_500).filter(|key| key % 16 != 0 && other.remove(key).is_some()).count();
+        assert!(removed > 700, "{removed}");
+        fill(&emptied, 1..700);
+        let before = emptied.len();
+        fill(&other, 2_000..4_000);
+        assert!(emptied.len() < before * 9 / 10, "{} of {before}, {budget}, {max:?}", emptied.len());
+        assert!(other.len() > 250, "{} beside {}, {budget}, {max:?}", other.len(), emptied.len());
+    }
+}
+
+#[test]
+fn a_scanning_tenant_leaves_its_idle_siblings_their_entries() {
+    const TENANTS: usize = 10;
+    for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {
+        let (runtime, group) = world(budget, max);
+        let cache = cache(&runtime, "cache", &group);
+        let tenants: Vec<_> = (0..=TENANTS).map(|n| group.create(&n.to_string()).unwrap()).collect();
+        let fill = |tenant: usize, keys: std::ops::Range<u64>| {
+            for key in keys {
+                cache.entry((tenant as u64) << 32 | key).group(&tenants[tenant]).insert(()).unwrap();
+            }
+        };
+        // The scanning tenant is counted with a single entry.
+        fill(0, 0..1);
+        (1..=TENANTS).for_each(|tenant| fill(tenant, 0..100));
+        fill(0, 1..3_000);
+        let left: Vec<_> = tenants.iter().map(|tenant| cache.len_of(tenant)).collect();
+        assert!(left[1..].iter().all(|len| *len > 30), "{left:?} of a budget of {budget}, {max:?}");
+    }
+}
