@@ -116,8 +116,8 @@ struct Counts {
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
-    /// Bytes of the entries whose inserts are counted here, less those of the entries whose removals
-    /// are. Wraps: only the sum over all counts is a number of bytes.
+    /// Bytes of inserted entries less those of removed ones. Wraps: only the sum over all counts is
+    /// a number of bytes, as a thread may remove an entry that another one has inserted.
     bytes: AtomicU64,
 }
 

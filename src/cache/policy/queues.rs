@@ -540,8 +540,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// Returns a recorder of ghosts for evictions from `memcg`, which may hold `bound` bytes; `None`
-    /// if there is no memory for the tenant. Fits the ghost table to its present bound first.
+    /// Returns a recorder of ghosts for evictions from `memcg`, which may hold `bound` bytes;
+    /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound
+    /// first.
     pub(crate) fn ghost_recorder<'q>(
         &'q self,
         memcg: &Memcg,

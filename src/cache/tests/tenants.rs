@@ -478,8 +478,8 @@ fn a_cache_does_not_match_the_ghosts_of_an_ended_one_of_its_id() {
     assert_eq!(sought.len(), 4);
 }
 
-/// Returns the binary logarithm of the ticks, in evictions, in which the ghosts of a group with this
-/// `max` are dated, below a budget of 64 GiB.
+/// Returns the binary logarithm of the ticks, in evictions, by which the ghosts of a group with
+/// this `max` are dated, below a budget of 64 GiB.
 fn ticks_below_a_max(max: ByteSize, parents_max: ByteSize) -> u32 {
     let runtime =
         Runtime::builder().budget(ByteSize::gib(64)).direct_time_max(Duration::from_secs(60)).build().unwrap();

@@ -83,7 +83,9 @@ impl ChunkHeader {
         // SAFETY: the chunk begins with an initialized header (this function's clause).
         let mask = unsafe { (*chunk.as_ptr().cast::<Self>()).owners_mask };
         let at = (offset / OWNED_BYTES) & usize::from(mask);
+        // SAFETY: the first owner is a part of the header.
+        let first = unsafe { chunk.add(offset_of!(Self, owner)) }.cast::<ChunkOwner>();
         // SAFETY: a chunk has as many owners as the mask says (this function's clause).
-        unsafe { chunk.add(offset_of!(Self, owner)).cast::<ChunkOwner>().add(at) }
+        unsafe { first.add(at) }
     }
 }

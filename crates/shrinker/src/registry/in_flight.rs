@@ -131,8 +131,8 @@ impl<E> InFlight<E> {
     }
 
     /// Lets the calling thread leave, and adds the counts of its visit; those of the first visits
-    /// are lost if there is no memory for the sum. Returns the end if a kill has left it to the last
-    /// thread, and this is the last.
+    /// are lost if there is no memory for the sum. Returns the end if a kill has left it to the
+    /// last thread, and this is the last.
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "shrinker_put")]
     pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {

@@ -118,8 +118,8 @@ impl CentralFreeList {
                     let offset = geometry.first + chunk.fresh as usize * geometry.slot;
                     chunk.fresh += 1;
                     chunk.nr_fresh -= 1;
-                    // SAFETY: the chunk has free slots and an empty `back`, so `fresh` is the number
-                    // of one of its slots.
+                    // SAFETY: the chunk has free slots and an empty `back`, so `fresh` is the
+                    // number of one of its slots.
                     unsafe { base.add(offset) }.cast()
                 });
                 // SAFETY: the slot is free, and was just removed from its chunk.

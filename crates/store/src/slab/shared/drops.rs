@@ -150,7 +150,9 @@ impl<T: Slotted> SharedSlab<T> {
         // a slot for which they are missed stays in the thread cache for now.
         let is_ours = !self.mixed.load(Ordering::Relaxed) && !self.compacting.load(Ordering::Relaxed) || {
             // SAFETY: the object's slot is not free yet.
-            let (node, owner) = unsafe { (Self::node(object), Self::owner(object)) };
+            let node = unsafe { Self::node(object) };
+            // SAFETY: as above.
+            let owner = unsafe { Self::owner(object) };
             node == thread_cache.node && !owner.evacuating.load(Ordering::Relaxed)
         };
         if !is_ours {

@@ -155,7 +155,9 @@ fn each_unit_of_a_shared_chunk_has_an_owner_of_its_own() {
     for (part, number) in parts.iter().zip([7, 8]) {
         for offset in part.bytes().step_by(16) {
             // SAFETY: the part is in use, so its chunk has a header and owners.
-            assert_eq!(unsafe { ChunkHeader::owner_at(part.chunk(), offset).as_ref() }.number, number);
+            let owner = unsafe { ChunkHeader::owner_at(part.chunk(), offset) };
+            // SAFETY: `Part::get` has initialized the owners of the part.
+            assert_eq!(unsafe { owner.as_ref() }.number, number);
         }
     }
     // SAFETY: no slot of the parts was used.
