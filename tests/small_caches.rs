@@ -16,7 +16,6 @@ const ADDED: u64 = 16;
 const CACHES: usize = 1_000;
 /// Loads that tasks await, and published metrics, have a field each.
 const EMPTY_MAX: u64 = 960 + if cfg!(any(feature = "async", feature = "metrics")) { 16 } else { 0 };
-const FIRST_OF_CACHE_MAX: usize = 1_500;
 /// The part of a shared chunk that a cache's first entries take, beside the allocator's memory.
 const PART: u64 = 256;
 const TENANTS: usize = 10_000;
@@ -49,26 +48,6 @@ fn an_empty_cache_costs_960_bytes_at_most() {
     let each = held(&allocated) / CACHES as u64;
     println!("{each} bytes an empty cache, {} of them added by the allocator", added(&allocated) / CACHES as u64);
     assert!(each <= EMPTY_MAX, "{each} bytes an empty cache");
-}
-
-/// Counted by the process's resident memory, as the store's chunks come from the system.
-#[test]
-#[cfg(target_os = "linux")]
-fn the_first_entry_of_a_cache_costs_1500_bytes_at_most() {
-    let resident = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4_096
-    };
-    let runtime = runtime();
-    let of = |nr| (0..nr).map(|_| cache(&runtime)).collect::<Vec<_>>();
-    let caches = of(10 * CACHES);
-    caches[..CACHES].iter().for_each(|cache| assert!(cache.insert(0, 0).is_ok()));
-    let before = resident();
-    caches[CACHES..].iter().for_each(|cache| assert!(cache.insert(0, 0).is_ok()));
-    let each = (resident() - before) / (9 * CACHES);
-    println!("{each} bytes the first entry of a cache");
-    assert!(each <= FIRST_OF_CACHE_MAX, "{each} bytes the first entry of a cache");
-    assert!(caches.iter().all(|cache| cache.get(&0) == Some(0)));
 }
 
 #[test]

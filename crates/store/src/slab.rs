@@ -245,7 +245,7 @@ impl<T: Slotted> Slab<T> {
     }
 
     /// Returns the slab's memory: all chunks, used or not, and its own bookkeeping; zero before the
-    /// first object.
+    /// first object. Of shared chunks only the slab's parts count.
     pub fn footprint(&self) -> ByteSize {
         ByteSize::new(self.shared().map_or(0, SharedSlab::footprint) as u64)
     }

@@ -129,7 +129,9 @@ fn a_slab_continues_after_a_failed_allocation() {
     }
     assert!(footprints.len() > 6, "{footprints:?}");
     assert!(footprints.iter().all(|footprint| footprint == &footprints[0]), "all is as with memory: {footprints:?}");
-    assert_eq!(unseen, 2, "the thread caches, and the pointer to them, can be done without for a while");
+    // A shared chunk is allocated only where the system maps none.
+    let wanted = 2 + usize::from(numbers_allocate());
+    assert_eq!(unseen, wanted, "the thread caches, their pointer, and a shared chunk can be done without");
     drop(footprints);
     settle();
     assert_eq!(ALLOCATED.get(), before);
@@ -160,7 +162,8 @@ fn a_slabs_footprint_equals_its_allocations() {
             settle();
             chunks = slab.footprint().get() + vec - since(before);
             // The smaller chunks together are as large as a full one.
-            let is_small = chunks <= CHUNK && chunks.is_power_of_two();
+            // Where the system maps none, a second shared chunk is one of the allocator.
+            let is_small = chunks <= CHUNK && chunks.is_power_of_two() || numbers_allocate() && chunks == 0;
             let is_full = !numbers_allocate() && chunks % CHUNK == 0;
             assert!(is_small || is_full, "{chunks} bytes for {nr} objects are not the allocator's");
             assert!(numbers_allocate() || chunks >= (nr * size_of::<Thing>()) as u64, "{chunks} bytes, {nr} objects");

@@ -162,9 +162,11 @@ impl CentralFreeList {
         unsafe { memory.put(&self.geometry, &mut self.blocks) };
     }
 
-    /// Returns the spare chunks to the system.
+    /// Returns the spare chunks to the system, also those of shared chunks.
     pub(super) fn give_spare_back(&mut self) {
         self.blocks.give_spare_back();
+        #[cfg(not(lowwater_loom))]
+        super::shared_chunks::Part::give_spare_back();
     }
 
     /// Returns the bytes of all chunks and of their tables, without this struct itself.

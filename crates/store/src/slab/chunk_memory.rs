@@ -9,6 +9,8 @@ use super::spans::{Memory, Spans};
 use crate::sync::atomic::Ordering;
 use core::ops::Range;
 use core::ptr::NonNull;
+#[cfg(not(lowwater_loom))]
+use lowwater_base::slots::chunk_header::OWNED_BYTES;
 use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, ChunkTable};
 use lowwater_base::NodeId;
 
@@ -89,7 +91,7 @@ impl ChunkMemory {
 
     /// Sets whether the chunk is being evacuated, for threads that do not hold the slab's lock.
     pub(super) fn set_evacuating(&self, evacuating: bool) {
-        for offset in self.bytes().step_by(lowwater_base::slots::chunk_header::OWNED_BYTES) {
+        let set = |offset| {
             // SAFETY: the chunk has its header, and the offset is inside of it.
             let owner = unsafe { ChunkHeader::owner_at(self.base(), offset) };
             // SAFETY: owners were initialized in `get`.
@@ -97,6 +99,11 @@ impl ChunkMemory {
             // Relaxed: a hint. A thread that reads the old value puts one more object into the
             // chunk, or leaves one there.
             owner.evacuating.store(evacuating, Ordering::Relaxed);
+        };
+        match self {
+            Self::Whole(_) => set(0),
+            #[cfg(not(lowwater_loom))]
+            Self::Part(part) => part.bytes().step_by(OWNED_BYTES).for_each(set),
         }
     }
 }

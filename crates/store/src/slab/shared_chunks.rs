@@ -11,8 +11,8 @@
 //! whole chunk that lie in it, and have the same numbers.
 //!
 //! Parts are allocated as by a buddy allocator: a part is a power of two and aligned to its size.
-//! Chunks are in groups by the largest part that is free, so a part is found in O(1) chunks, by a
-//! search of at most 256 bytes.
+//! Chunks are in groups by the largest part that is free, so only one chunk is searched: its 256
+//! flags, up to nine times. One lock guards all; a slab takes it for each chunk of up to 32 KiB.
 //!
 //! A change must ensure that the owners of a part are written before one of its slots is used, and
 //! that a chunk is returned only when no part of it is in use.
@@ -115,6 +115,11 @@ impl Part {
         unsafe { SHARED_CHUNKS.lock().put(&self) };
     }
 
+    /// Returns the memory of shared chunks that are kept for later parts to the system.
+    pub(super) fn give_spare_back() {
+        SHARED_CHUNKS.lock().spans.give_spare_back();
+    }
+
     /// Returns the beginning of the shared chunk.
     pub(super) fn chunk(&self) -> NonNull<u8> {
         self.chunk
@@ -150,25 +155,26 @@ impl SharedChunks {
         Some(Part { chunk: base, number: at, first: first as u16, units: 1 << order })
     }
 
-    /// Frees a part. Returns the chunk's memory if no part of it is used; but the last chunk stays,
-    /// so that a process that makes and drops a small slab maps no memory each time.
+    /// Frees a part. Returns the chunk's memory if no part of it is used; but not if no other chunk
+    /// has a part of the largest order, so that a process that makes and drops a small slab maps no
+    /// memory each time.
     ///
     /// # Safety
     ///
     /// As [`Part::put`].
     pub(super) unsafe fn put(&mut self, part: &Part) {
         let at = part.number;
-        self.chunks[at as usize].is_used[part.units()].fill(false);
-        self.regroup(at);
         let chunk = &mut self.chunks[at as usize];
-        if chunk.is_used[FIRST..].contains(&true) || self.is_last(at) {
-            return;
+        chunk.is_used[part.units()].fill(false);
+        let is_used = chunk.is_used[FIRST..].contains(&true);
+        let node = usize::from(chunk.node);
+        self.nodes[node].put(&mut self.chunks, at, None);
+        if is_used || self.nodes[node].first(ORDERS as u8 - 1).is_none() {
+            return self.regroup(at);
         }
         let chunk = &mut self.chunks[at as usize];
         let Some(memory) = chunk.memory.take() else { return };
-        let node = usize::from(chunk.node);
-        self.nodes[node].put(&mut self.chunks, at, None);
-        self.chunks[at as usize].group_link.next = core::mem::replace(&mut self.unused, at);
+        chunk.group_link.next = core::mem::replace(&mut self.unused, at);
         // SAFETY: the chunk begins with the header that `add` wrote.
         let table_number = unsafe { (*memory.base.as_ptr().cast::<ChunkHeader>()).table_number };
         // SAFETY: no part is used, and the numbers of slots of a part are unused when it is put.
@@ -194,15 +200,6 @@ impl SharedChunks {
             // SAFETY: the memory came from these spans, and no part of it is in use.
             unsafe { self.spans.put(memory, &LAYOUT) };
         }
-    }
-
-    /// Returns whether no other chunk of the node has a free part.
-    fn is_last(&self, at: u32) -> bool {
-        let node = self.chunks[at as usize].node;
-        let is_other = |(other, chunk): (usize, &SharedChunk)| {
-            other != at as usize && chunk.memory.is_some() && chunk.node == node
-        };
-        !self.chunks.iter().enumerate().any(is_other)
     }
 
     /// Adds a chunk, all of it free.

@@ -67,7 +67,7 @@ impl Spans {
             return Some(Memory { base, bytes, block: Some(block) });
         }
         let layout = Layout::from_size_align(bytes, geometry.full).ok()?;
-        // SAFETY: the size is not 0: the chunks of a `ChunkLayout` have at least 1 KiB.
+        // SAFETY: the size is not 0: the chunks of a `ChunkLayout` have at least 256 bytes.
         let base = NonNull::new(unsafe { alloc(layout) })?;
         Some(Memory {
             base,
