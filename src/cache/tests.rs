@@ -30,6 +30,7 @@ mod times;
 
 use crate::runtime::RuntimeBuilder;
 use crate::{ByteSize, Cache, Runtime};
+use lowwater_shrinker::ReclaimReason;
 use std::time::{Duration, Instant};
 
 /// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may
@@ -46,15 +47,22 @@ fn eventually(patience: Duration, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the reclaimer has nothing more to do: the usage is at the mark at which it stops,
-/// and has not changed for half a second, in which it may end the batch that reached the mark.
+/// Wakes the reclaimer, and waits until it has nothing more to do: the usage is at the mark at
+/// which it stops, and has not changed for half a second, in which it may end the batch that
+/// reached the mark.
 fn wait_for_reclaimer(runtime: &Runtime) {
     let usage = || {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
     eventually(Duration::from_secs(60), "the reclaimer is done", || {
-        usage() <= runtime.reclaimer().watermarks().target(runtime.root().max())
+        let is_done = usage() <= runtime.reclaimer().watermarks().target(runtime.root().max());
+        if !is_done {
+            // The last insert may have left the usage below the mark at which it wakes the
+            // reclaimer.
+            runtime.reclaimer().wake(runtime.root(), ReclaimReason::Limit);
+        }
+        is_done
     });
     let (mut last, mut unchanged) = (usage(), 0);
     while unchanged < 25 {
