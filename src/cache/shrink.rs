@@ -103,7 +103,10 @@ where
             let since = self.freed_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             if since >= COLLECT_EVERY {
                 self.freed_since.store(0, Ordering::Relaxed);
-                self.index.slab().collect_some(usize::MAX);
+                if self.index.slab().collect_some(usize::MAX) > ByteSize::ZERO {
+                    // The cache may be idle when the readers leave.
+                    self.collect_later();
+                }
                 self.trim();
                 self.request_compaction();
             }

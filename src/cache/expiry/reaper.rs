@@ -77,6 +77,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         retained
     }
 
+    /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, until
+    /// the readers have left.
+    pub(crate) fn collect_later(&self) {
+        // Relaxed: the notifier's lock orders the store before the housekeeper's load. Not twice:
+        // the housekeeper is notified already, or is about to look again.
+        if !self.sweeps.has_retained.swap(true, Ordering::Relaxed) {
+            self.notifier.notify();
+        }
+    }
+
     /// Registers the deadline of a record that is in the index under `hash`, and notifies the
     /// housekeeper if it is the earliest.
     #[inline]

@@ -128,6 +128,26 @@ fn compaction_returns_memory_without_listener_calls() {
     cache.inner.core.queues.assert_valid();
 }
 
+/// The readers hold every evicted entry back until the last eviction has been made, and then nobody
+/// uses the cache.
+#[test]
+fn an_idle_cache_that_was_shrunk_beside_a_reader_returns_its_memory() {
+    let runtime = runtime();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    (0..ENTRIES).for_each(|n| assert!(cache.insert(n, n).is_ok()));
+    left().for_each(|n| (0..3).for_each(|_| assert!(cache.get(&n).is_some())));
+    let slab = cache.inner.core.index.slab();
+    let full = slab.footprint();
+    let reader = lowwater_rcu::pin();
+    runtime.tree().drain_stock();
+    runtime.set_budget(ByteSize::new(runtime.root().usage().get() / PARTS * 2));
+    wait_for_reclaimer(&runtime);
+    assert!(cache.len() <= (ENTRIES / PARTS * 2) as usize && slab.waiting() > ByteSize::ZERO);
+    drop(reader);
+    eventually(PATIENCE, "evicted entries are freed", || slab.waiting() == ByteSize::ZERO);
+    eventually(PATIENCE, "memory is returned", || slab.footprint().get() * 4 < full.get());
+}
+
 #[test]
 fn compaction_keeps_age_uses_and_deadline() {
     let clock = ManualClock::new();
