@@ -122,7 +122,7 @@ where
             return NextRun::Now { rest: REST };
         }
         // Memory that readers hold back is returned when they leave.
-        let _retained = slab.collect();
+        let is_retained = slab.collect() > ByteSize::ZERO && pass.compacted.entries > 0;
         slab.end_compaction();
         let gained = pass.footprint.saturating_sub(slab.footprint());
         let is_worth_it = gained.get() >= pass.footprint.get() / GAINS_ONE_IN;
@@ -132,6 +132,9 @@ where
         if is_worth_it {
             // Many records may have left since the pass began.
             self.request_compaction();
+        }
+        if is_retained {
+            self.collect_later();
         }
         NextRun::In(QUIET)
     }

@@ -18,7 +18,7 @@ use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use super::{eventually, wait_for_reclaimer};
 use crate::cache::Eviction;
-use crate::runtime::{ManualClock, NextRun};
+use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Charged, Runtime};
 
 /// Enough for more chunks than the 16 below which a slab is not compacted.
@@ -146,6 +146,27 @@ fn an_idle_cache_that_was_shrunk_beside_a_reader_returns_its_memory() {
     drop(reader);
     eventually(PATIENCE, "evicted entries are freed", || slab.waiting() == ByteSize::ZERO);
     eventually(PATIENCE, "memory is returned", || slab.footprint().get() * 4 < full.get());
+}
+
+/// The housekeeper's steps are made on this thread. A reader comes when a pass has begun, and
+/// leaves after its end.
+#[test]
+fn a_reader_that_leaves_after_a_compaction_keeps_no_memory() {
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
+    scattered(&cache, |n| n, |n| n);
+    let (core, slab) = (&*cache.inner.core, cache.inner.core.index.slab());
+    core.request_compaction();
+    let goes_on = || matches!(core.compact(), NextRun::Now { .. });
+    eventually(PATIENCE, "a pass begins", goes_on);
+    let reader = lowwater_rcu::pin();
+    while goes_on() {}
+    assert!(slab.waiting() > ByteSize::ZERO);
+    drop(reader);
+    eventually(PATIENCE, "replaced entries are freed", || {
+        core.reap_expired();
+        slab.waiting() == ByteSize::ZERO
+    });
 }
 
 #[test]
