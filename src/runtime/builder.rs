@@ -183,7 +183,9 @@ impl RuntimeBuilder {
 
     /// Sets how long the direct reclaim of one charge may take, 500 us by default. A longer time
     /// than 68 years counts as 68 years. With zero, a charge may still make the 8 rounds that
-    /// [`Runtime::charge`] states.
+    /// [`Runtime::charge`] states. The time does not bound user code: an insert may drop
+    /// removed values of any cache of the runtime, even of one that has ended, and waits for a
+    /// `Drop` that blocks.
     pub fn direct_time_max(mut self, time: Duration) -> Self {
         self.direct_time_max = Some(time);
         self
