@@ -1,5 +1,8 @@
 //! The drop of a cache: a large one is uncharged at once, and its entries are dropped later.
 
+#[path = "common/deadline.rs"]
+mod deadline;
+
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -7,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use deadline::in_time;
 use lowwater::{ByteSize, Cache, CallbackScope, Charged, Memcg, Runtime};
 
 /// Above the number of entries that a drop drops itself.
@@ -214,31 +218,40 @@ fn a_panic_of_a_value_ends_no_thread() {
     wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
 }
 
-/// A value that blocks the thread that drops it, until the sender is dropped.
-struct Blocks(Mutex<Receiver<()>>);
+/// A value that blocks the thread that drops it, until the sender is dropped. It tells when the
+/// drop begins.
+struct Blocks {
+    begins: Sender<()>,
+    until: Mutex<Receiver<()>>,
+}
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        let _ended = self.0.lock().unwrap().recv();
+        let _sent = self.begins.send(());
+        let _ended = self.until.lock().unwrap().recv();
     }
 }
 
 #[test]
 fn an_insert_does_not_fail_for_what_a_dropped_cache_has_left() {
-    let runtime = runtime(ByteSize::mib(64));
-    let blocked = Cache::<u64, Arc<Blocks>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    let (unblock, until) = channel();
-    let value = Arc::new(Blocks(Mutex::new(until)));
-    (0..MANY).for_each(|key| drop(blocked.insert(key, Arc::clone(&value)).unwrap()));
-    drop(value);
-    let large = || Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::kib(12)).build().unwrap();
-    let (left, next) = (large(), large());
-    (0..5_000).for_each(|key| assert!(left.insert(key, key).is_ok()));
-    drop(blocked);
-    drop(left);
-    // More than the allowance for retired bytes, a quarter of the budget.
-    (0..4_000).for_each(|key| assert!(next.insert(key, key).is_ok()));
-    drop(unblock);
+    in_time(|| {
+        let runtime = runtime(ByteSize::mib(64));
+        let blocked = Cache::<u64, Arc<Blocks>>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        let ((begins, begun), (unblock, until)) = (channel(), channel());
+        let value = Arc::new(Blocks { begins, until: Mutex::new(until) });
+        (0..MANY).for_each(|key| drop(blocked.insert(key, Arc::clone(&value)).unwrap()));
+        drop(value);
+        let large = || Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::kib(12)).build().unwrap();
+        let (left, next) = (large(), large());
+        (0..5_000).for_each(|key| assert!(left.insert(key, key).is_ok()));
+        drop(blocked);
+        // Otherwise one of the inserts might drop the blocking value.
+        begun.recv_timeout(Duration::from_secs(60)).expect("the housekeeper drops what is left");
+        drop(left);
+        // More than the allowance for retired bytes, a quarter of the budget.
+        (0..4_000).for_each(|key| assert!(next.insert(key, key).is_ok()));
+        drop(unblock);
+    });
 }
 
 #[test]
