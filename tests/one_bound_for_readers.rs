@@ -10,7 +10,8 @@
 use lowwater::cache::RejectReason;
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -210,30 +211,37 @@ fn a_reader_that_leaves_soon_is_waited_for() {
         key += 1;
         cache.insert(key, Value::new(SIZE, &count)).is_ok()
     };
+    // Returns how long the first insert takes that is refused.
+    let refused = |insert: &mut dyn FnMut() -> bool| loop {
+        let began = Instant::now();
+        if !insert() {
+            break began.elapsed();
+        }
+    };
+    let (mut admitted, began) = (0, Instant::now());
     // The insert waits 8 times 100 us, and the reader leaves after 400 us. The reader may be
     // preempted for longer, but not each time.
-    let admitted = (0..20).filter(|_| {
-        let (is_pinned, leaves) = (AtomicBool::new(false), AtomicBool::new(false));
+    while admitted < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "an insert waits for a reader that leaves soon");
+        let ((pins, pinned), (leave, leaves)) = (channel(), channel());
         std::thread::scope(|s| {
-            s.spawn(|| {
-                let pinned = cache.pin();
-                is_pinned.store(true, Relaxed);
-                while !leaves.load(Relaxed) {
-                    std::thread::yield_now();
-                }
+            s.spawn(move || {
+                let reader = cache.pin();
+                pins.send(()).unwrap();
+                leaves.recv().unwrap();
                 std::thread::sleep(Duration::from_micros(400));
-                drop(pinned);
+                drop(reader);
             });
-            while !is_pinned.load(Relaxed) {
-                std::thread::yield_now();
-            }
-            while insert() {}
-            leaves.store(true, Relaxed);
-            insert()
-        })
-    });
-    let admitted = admitted.count();
-    assert!(admitted >= 2, "an insert waits for a reader that leaves soon: {admitted} of 20");
+            pinned.recv().unwrap();
+            // The first one may drop entries that were removed before the reader came, instead of
+            // waiting.
+            refused(&mut insert);
+            let waited = refused(&mut insert);
+            assert!(waited >= 8 * Duration::from_micros(100), "refused after {waited:?}");
+            leave.send(()).unwrap();
+            admitted += u32::from(insert());
+        });
+    }
 }
 
 /// Usage above a limit that was lowered is no reader's fault, even while a reader holds bytes back.
