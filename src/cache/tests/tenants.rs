@@ -8,15 +8,23 @@
 
 use std::time::Duration;
 
-use super::{entry_bytes, eventually, patient_cache_of};
+use super::{cache_in, entry_bytes, eventually, patient_cache_of};
 use crate::cache::charge::Room;
 use crate::cache::Eviction;
 use crate::{ByteSize, Memcg, Runtime};
+use lowwater_shrinker::Watermarks;
 
 fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
         cache.entry(key).group(group).insert(vec![0; 400]).expect("a victim always exists");
     }
+}
+
+/// Returns a cache in which only inserts evict: the reclaimer, which evicts when its thread runs,
+/// is never woken.
+fn cache_without_reclaimer(budget: ByteSize) -> crate::Cache<u64, Vec<u8>> {
+    let never = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    cache_in(Runtime::builder().budget(budget).watermarks(never).direct_time_max(Duration::from_secs(60)))
 }
 
 #[test]
@@ -98,7 +106,7 @@ const SECONDS: u64 = 1_000_000;
 fn memory_moves_to_the_tenant_of_higher_utility() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
         for is_first_to_ask in [false, true] {
-            let part = part_of_the_second(&patient_cache_of(ByteSize::mib(1)), keys, is_first_to_ask);
+            let part = part_of_the_second(&cache_without_reclaimer(ByteSize::mib(1)), keys, is_first_to_ask);
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
     }
@@ -109,7 +117,8 @@ fn memory_moves_to_the_tenant_of_higher_utility() {
 #[test]
 fn shares_of_equal_tenants_stay_stable() {
     for is_first_to_ask in [false, true] {
-        let parts = parts_of_the_second(&patient_cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
+        let cache = cache_without_reclaimer(ByteSize::mib(1));
+        let parts = parts_of_the_second(&cache, [3_000, 3_000], is_first_to_ask, 72_000);
         let at_rest = &parts[24..];
         // A few ghost hits more or less move some of the 2,100 entries.
         assert!(at_rest.iter().all(|part| (35..=65).contains(part)), "{parts:?}");
@@ -169,7 +178,7 @@ fn removals_count_for_their_own_tenant() {
 /// growth of an overwritten value did not count, the first would get memory at the other's cost.
 #[test]
 fn replaced_values_that_grow_are_charged() {
-    let cache = patient_cache_of(ByteSize::mib(2));
+    let cache = cache_without_reclaimer(ByteSize::mib(2));
     let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
     let (mut random, mut hits) = (1, [0_u64; 2]);
     for _ in 0..40_000 {
@@ -185,8 +194,8 @@ fn replaced_values_that_grow_are_charged() {
             fill(&cache, &groups[who], key..key + 1);
         }
     }
-    // Measured: 1.15 to 1.22 times as many hits for the first, on a busy machine up to 1.28.
-    assert!(hits[0] * 3 < hits[1] * 4 && hits[1] * 3 < hits[0] * 4, "{hits:?}");
+    // Measured: 1.07 to 1.12 times as many hits for the first, also on a busy machine.
+    assert!(hits[0] * 4 < hits[1] * 5 && hits[1] * 4 < hits[0] * 5, "{hits:?}");
 }
 
 /// The cost function runs without a lock, once for each inserted value. A panic in it affects only
@@ -293,6 +302,7 @@ fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
     let runtime = Runtime::builder()
         .budget(ByteSize::new(20_000 * (entry_bytes() + 8)))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .direct_time_max(Duration::from_secs(60))
         .build()
         .unwrap();
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
@@ -348,6 +358,7 @@ fn an_insert_into_a_full_cache_evicts_at_most_16() {
     let runtime = Runtime::builder()
         .budget(ByteSize::mib(2))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .direct_time_max(Duration::from_secs(60))
         .build()
         .unwrap();
     let here = std::thread::current().id();
