@@ -328,8 +328,10 @@ fn ten_thousand_caches_leave_no_group() {
         drop(cache);
         assert_eq!(groups(&runtime), 0, "after {n} caches");
     }
-    // Each processor's stock may keep the memory of one ended group.
-    assert!(runtime.tree().footprint() <= footprint.saturating_add(ByteSize::kib(64)), "220 bytes a group are 2.2 MB");
+    // Each processor's stock may keep the memory of one ended group, and readers of other tests
+    // hold some back. 220 bytes a group are 2.2 MB.
+    let is_freed = || runtime.tree().footprint() <= footprint.saturating_add(ByteSize::kib(64));
+    until("the groups' memory is freed", is_freed);
     let mut all: Vec<_> = (0..10_000).map(|_| make()).collect();
     assert_eq!(groups(&runtime), 10_000);
     assert!(all.iter().all(|cache| cache.group().name().len() < 20));

@@ -141,8 +141,9 @@ fn all_debts_are_paid_after_the_load() {
         if name == "fair" {
             assert_eq!(most, 1024, "no call pays for others");
         }
-        freed.push((name, world.registration.stats().freed));
+        // Waits for the thread, which may still be about to count what it has freed.
         drop(reclaimer);
+        freed.push((name, world.registration.stats().freed));
     }
     let fair = freed[2].1;
     for (name, freed) in &freed[..2] {
