@@ -387,7 +387,8 @@ impl DebtListener for DebtWaker {
 }
 
 /// Adds a job for a request, unless a job for the group is under way that goes as far. Without
-/// memory no job is added: the request is repeated as long as its reason lasts.
+/// memory no job is added, also for a request that was kept: the group's next charge repeats that
+/// of a limit.
 fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     if request.reason == ReclaimReason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
@@ -406,11 +407,11 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
         // Limits may have changed since the request, and may change again.
         reason => Job::below_limit(memcg, reason, *watermarks),
     };
-    // A job that follows a limit ends if the limit is raised, so it covers only requests of the
-    // same reason; and one for pressure covers none, as its request may be taken back.
+    // A job that follows a limit ends if the limit is raised, and is done again if it is given up:
+    // it covers only requests of the same reason, and they are covered by no other job. One for
+    // pressure covers none, as its request may be taken back.
     let goes_as_far = |other: &Job| {
-        let is_like = other.limit_reason().is_none() || other.limit_reason() == job.limit_reason();
-        let is_like = is_like && !other.is_for_pressure();
+        let is_like = other.limit_reason() == job.limit_reason() && !other.is_for_pressure();
         *other.memcg() == request.memcg && is_like && other.target() <= job.target() && !other.pays_debts()
     };
     if !jobs.iter().any(goes_as_far) {

@@ -51,6 +51,18 @@ fn a_request_gets_a_job_beside_another_reasons_only_for_a_lower_target() {
     assert_eq!(targets(&[(&a, manual, 500), (&a, pressure, 499)]), [Some(500), Some(499)]);
 }
 
+/// Only the job of a limit is kept when it is given up.
+#[test]
+fn a_request_for_a_limit_is_covered_by_no_job_of_another_reason() {
+    let tree = MemcgTree::new(0);
+    let group = tree.root().create("g").unwrap();
+    group.set_high(ByteSize::new(700));
+    let manual = ReclaimReason::Manual(ByteSize::new(10));
+    assert_eq!(targets(&[(&group, manual, 500), (&group, ReclaimReason::High, 0)]), [Some(500), Some(700)]);
+    let high = (&group, ReclaimReason::High, 0);
+    assert_eq!(targets(&[high, (&group, manual, 500), high]), [Some(700), Some(500)]);
+}
+
 #[test]
 fn a_group_gets_one_job_for_its_debts_beside_those_with_targets() {
     let tree = MemcgTree::new(0);
