@@ -37,7 +37,7 @@ const IDLE_SCANS_MAX: u64 = 1 << 30;
 const BACK_OFFS_MAX: u8 = 8;
 /// Steps in a row that scan nothing and wait for a thread that frees objects of a busy shrinker.
 /// The reclaimer rests for a millisecond after each, so it waits for a second in all, longer than
-/// an eviction should take; then it tries again later (`given_up.rs`).
+/// an eviction should take; then it gives up (`given_up.rs`).
 const BUSY_MAX: u16 = 1_000;
 
 /// The state of a [`Job`] after a step, which tells its thread to go on, to rest first, or to stop.

@@ -51,9 +51,9 @@ const REST_MAX: Duration = Duration::from_millis(100);
 ///
 /// A panic in a callback, or in the registry's policy, clock or topology, does not end a thread.
 ///
-/// If nothing more can be freed while a group is above a limit, the threads try again without a
-/// further request, after 0.1 s at first and then after up to 5 s, until the group's usage has come
-/// down.
+/// If nothing more can be freed while a group is above its `max` or `high`, the threads try again
+/// without a further request, after 0.1 s to 5 s, until the group's usage is within that limit.
+/// Each try in vain doubles this time, for all groups of a node.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -313,7 +313,7 @@ impl NodeThread {
         let (mut freed, mut exhausted) = (0, 0);
         let mut pace = Pace::new(registry.foreground_calls());
         loop {
-            let due = given_up.take_due(Instant::now(), watermarks);
+            let due = given_up.take_due(Instant::now());
             for request in newcomers.into_iter().chain(due) {
                 add(&mut jobs, request, watermarks);
             }
