@@ -283,17 +283,24 @@ impl NodeThread {
             if !requests.is_empty() {
                 return Some(requests);
             }
-            let is_over = |end: Option<Instant>| end.is_some_and(|end| end <= Instant::now());
-            if is_over(given_up.due_at()) {
-                // The pause before the next try takes the place of the rest.
-                self.serve(registry, watermarks, Vec::new(), given_up);
-            }
-            if is_over(sweep_at) {
+            self.try_again(registry, watermarks, given_up);
+            if sweep_at.is_some_and(|sweep_at| sweep_at <= Instant::now()) {
                 // Runs callbacks of shrinkers, whose panics are caught, and the registry's clock,
                 // which may be user code.
                 let _panicked = caught(|| registry.sweep());
                 sweep_at = next_sweep();
             }
+        }
+    }
+
+    /// Does jobs again that are due, if a group is still above its limit.
+    fn try_again(&self, registry: &Registry, watermarks: &Watermarks, given_up: &mut GivenUp) {
+        let due = given_up.take_due(Instant::now());
+        if due.is_empty() {
+            given_up.end_round();
+        } else {
+            // The pause before the next try takes the place of the rest.
+            self.serve(registry, watermarks, due, given_up);
         }
     }
 

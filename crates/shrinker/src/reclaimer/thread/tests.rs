@@ -169,3 +169,20 @@ fn a_thread_rests_only_if_it_gave_up_and_freed_nothing() {
     assert_eq!(serve(10), (true, 0), "nothing was to be done");
     assert_eq!(serve(9), (false, 1), "nothing can be freed");
 }
+
+#[test]
+fn a_thread_that_finds_nothing_to_do_again_has_not_woken() {
+    let (tree, registry) = at_the_limit();
+    let (thread, root) = (NodeThread::new(NodeId::ZERO), tree.root());
+    let seen = [false, true].map(|is_above| {
+        let mut given_up = GivenUp::default();
+        root.set_max(ByteSize::new(900));
+        let job = Job::below_limit(root.clone(), ReclaimReason::Limit, MARKS);
+        // Due since long ago.
+        given_up.keep(&job, Instant::now().checked_sub(Duration::from_secs(1)).unwrap());
+        root.set_max(ByteSize::new(if is_above { 900 } else { 1_000 }));
+        thread.try_again(&registry, &MARKS, &mut given_up);
+        (thread.stats().wakeups, given_up.due_at().is_some())
+    });
+    assert_eq!(seen, [(0, false), (1, true)], "wake-ups, and whether the job is kept");
+}
