@@ -38,7 +38,7 @@ VALUES = [b"", b"x", b"0", b"9", b"10", b"99 ", b" 7", b"7x", b"-3", b"900719925
 class Server:
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=5)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.file = self.socket.makefile("rb")
         self.uniques = {}
 

@@ -18,11 +18,11 @@ class Client:
     def __init__(self, where):
         if isinstance(where, str) and where.startswith("/"):
             self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(10)
+            self.socket.settimeout(60)
             self.socket.connect(where)
         else:
             host, _, port = str(where).rpartition(":")
-            self.socket = socket.create_connection((host or "127.0.0.1", int(port)), timeout=10)
+            self.socket = socket.create_connection((host or "127.0.0.1", int(port)), timeout=60)
         self.replies = self.socket.makefile("rb")
 
     def ask(self, command, lines=1):

@@ -18,7 +18,7 @@ def check(condition, what):
 
 def one(number, address, start):
     """Runs every operation of a client on keys of its own, then on keys that all clients share."""
-    client = Client(address, timeout=10, connect_timeout=10)
+    client = Client(address, timeout=60, connect_timeout=60)
     tenant = "tenant%d:" % (number % 7)
     key = tenant + "key%d" % number
     start.wait()
@@ -76,7 +76,7 @@ def expiry(client):
 
 def main():
     address = (sys.argv[1], int(sys.argv[2]))
-    client = Client(address, timeout=10)
+    client = Client(address, timeout=60)
     client.flush_all(noreply=False)
     client.set("shared:count", b"0", noreply=False)
     client.set("shared:cas", b"0", noreply=False)

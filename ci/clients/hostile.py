@@ -11,7 +11,7 @@ import threading
 
 
 def connect(address):
-    return socket.create_connection(address, timeout=10)
+    return socket.create_connection(address, timeout=60)
 
 
 def noise(address, seed):

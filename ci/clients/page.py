@@ -52,7 +52,7 @@ class Browser:
             message["sessionId"] = self.session
         os.write(self.commands, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self.read(30)
+            answer = self.read(60)
             if answer.get("id") == self.last:
                 if "error" in answer:
                     raise AssertionError("%s: %s" % (method, answer["error"]))

@@ -11,7 +11,7 @@ run_suite() {
     local socket="$scratch/aiomcache.sock"
     "$program" -u "$(id -un)" -s "$socket" &
     children+=("$!")
-    for _ in $(seq 100); do [ -S "$socket" ] && break; sleep 0.05; done
+    for _ in $(seq 1200); do [ -S "$socket" ] && break; sleep 0.05; done
     # No test uses docker, whose interface has changed.
     local edit="s/docker_mod.Client/object/; s/\"localhost\"/\"$1\"/; s/port: int = 11211/port: int = $2/; s|/tmp/memcached.sock|$socket|"
     run_pytest "$3" tests -o asyncio_mode=auto
