@@ -33,10 +33,13 @@ const FAILED_MAX: usize = 8;
 /// The maximum number of batches of one call, so that a shrinker that falsely reports freed objects
 /// does not keep it running for ever (S21).
 const BATCHES_MAX: u32 = 1 << 18;
-/// Below a group's limit, the fraction of the group's usage, as a divisor, of which the eviction
-/// makes a pair due for a count. An epoch is the same fraction of the budget, so it may be many
-/// times what the group can use.
+/// Below a group's limit a pair is due for a count after evictions anywhere of as many bytes as
+/// this fraction, a divisor, of the group's usage. An epoch is the same fraction of the budget, so
+/// it may be many times what the group can use.
 const COUNT_PARTS: u64 = 16;
+/// The fewest KiB whose eviction makes a pair due for a count, so that a tiny group beside one that
+/// evicts much is not counted at each insert.
+const COUNT_KIB_MIN: u64 = 64;
 /// A slot number that no pair has.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -196,7 +199,8 @@ impl LeastUseful<'_> {
         // finds nothing. Below a group's limit it also counts the pair that needs the memory, which
         // grows at this moment.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let kib_max = self.is_of_group().then(|| (self.limit.usage().get() / COUNT_PARTS) >> 10);
+        let usage_part = || self.limit.usage().get() / COUNT_PARTS;
+        let kib_max = self.is_of_group().then(|| (usage_part() >> 10).max(COUNT_KIB_MIN));
         let evicted = |slot: u32| kib_max.map_or(0, |_| pairs.evicted_since_count(slot));
         let is_old = |slot: u32| kib_max.is_some_and(|max| u64::from(evicted(slot)) > max);
         let in_use = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some());
