@@ -190,7 +190,8 @@ impl LeastUseful<'_> {
         None
     }
 
-    /// Ranks the candidates; with `again`, all candidates without a score are counted first.
+    /// Ranks the candidates, after counts of those that are due. The foreground counts only some of
+    /// these; with `again` all are counted, and each one without a score is due.
     fn rank(&self, scorer: &Scorer<'_>, Round { candidates, ranks, rank_end }: &mut Round, again: bool) {
         let pairs = scorer.pairs;
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());

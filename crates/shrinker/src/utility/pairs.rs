@@ -391,8 +391,8 @@ impl Pairs {
         pair.set_state(PairState::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
     }
 
-    /// Marks a pair as empty until the next epoch: neither [`evicted_since_count`] nor a selection
-    /// makes it due before.
+    /// Marks a pair as empty until the next epoch: [`evicted_since_count`] does not make it due
+    /// before. A selection counts it before only if it finds no victim otherwise.
     ///
     /// [`evicted_since_count`]: Self::evicted_since_count
     pub(crate) fn set_empty(&self, slot: u32) {
@@ -405,7 +405,7 @@ impl Pairs {
     }
 
     /// Returns the KiB that were evicted, of all pairs, since the pair was counted. Only for a pair
-    /// that was counted in this epoch; 0 for one that has to wait for the next.
+    /// that was counted in this epoch; 0 for one that was marked as empty since.
     pub(crate) fn evicted_since_count(&self, slot: u32) -> u32 {
         self.tallies(slot).map_or(0, |tallies| tallies.evicted_since(self.clock.kib_left()))
     }

@@ -55,8 +55,8 @@ pub(crate) struct Tallies {
     /// The mean bytes of an object: from the last count if the shrinker weighs its objects, else an
     /// estimate, which scans move. 0 before the first count.
     mean: AtomicU32,
-    /// The KiB until the next epoch at the last count; 0 for a pair that is not counted again in
-    /// this epoch.
+    /// The KiB until the next epoch at the last count; 0 before the first count, and if the pair
+    /// was marked as empty since, so that no eviction makes it due.
     kib_left: AtomicU32,
     /// The number of scans in a row without a fall in the group's usage.
     scans_without_fall: AtomicU16,
