@@ -195,7 +195,11 @@ where
         let retired = runtime.retired();
         // Inside a callback no retired record is dropped: a value whose `Drop` inserts could
         // otherwise drop another one, without bound.
-        let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep(Known::Reported));
+        let sweep = || {
+            let scope = runtime.registry().first_no_reclaim_scope();
+            // Another thread's sweep is as good as one that drops nothing.
+            scope.map(|_scope| retired.sweep(Known::Reported).unwrap_or(0))
+        };
         if retired.has_room_for(bytes) {
             if retired.is_sweep_due() && sweep() == Some(0) {
                 // Lets a reader run that was preempted and holds back the records.

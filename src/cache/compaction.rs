@@ -108,7 +108,7 @@ where
         // Old records are uncharged but count as retired, in the allowance beyond the budget, most
         // of which must be left to inserts.
         let retired = self.notifier.retired();
-        if retired.is_above_low() && retired.sweep(Known::Reported) == 0 {
+        if retired.is_above_low() && retired.sweep(Known::Reported).unwrap_or(0) == 0 {
             return NextRun::In(READERS_WAIT);
         }
         if pass.compacted.is_enough() {

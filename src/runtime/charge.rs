@@ -143,14 +143,15 @@ impl Runtime {
         loop {
             let swept = self.sweep_retired();
             let charged = group.try_charge(bytes).map(|_| ());
-            if charged.is_ok() || swept.is_none() {
-                return charged;
-            }
+            let Some(swept) = swept.filter(|_| charged.is_err()) else { return charged };
             let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
-            if swept == Some(0) {
+            if swept.unwrap_or(0) == 0 {
                 // A reader, or another thread that sweeps, may hold back what is needed.
                 if is_late || waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
-                    self.retired().note_fruitless();
+                    // Another thread's sweep may make room for the next charge.
+                    if swept.is_some() {
+                        self.retired().note_fruitless();
+                    }
                     return charged;
                 }
                 waits += 1;
@@ -161,17 +162,23 @@ impl Runtime {
         }
     }
 
-    /// Drops a part of the removed entries, and returns their number; `None` inside a callback,
-    /// where none is dropped: a value whose `Drop` inserts could otherwise drop another one,
-    /// without bound.
-    fn sweep_retired(&self) -> Option<usize> {
+    /// Drops a part of the removed entries, as [`sweep`](super::retired::Retired::sweep); `None`
+    /// inside a callback, where none is dropped: a value whose `Drop` inserts could otherwise drop
+    /// another one, without bound.
+    fn sweep_retired(&self) -> Option<Option<usize>> {
         self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep(Known::All))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::runtime::maintenance::MaintenanceId;
+    use crate::runtime::retired::Retires;
 
     #[test]
     fn a_late_charge_delays_the_next_search() {
@@ -184,6 +191,38 @@ mod tests {
             !runtime.retired().is_search_due()
         });
         assert!(is_delayed);
+        runtime.root().uncharge(budget);
+    }
+
+    /// A cache that charges while it is swept. For the charge, another caller sweeps.
+    struct ChargesInSweep {
+        runtime: Runtime,
+        is_search_due: Mutex<Option<bool>>,
+    }
+
+    impl Retires for ChargesInSweep {
+        fn start_grace_period(&self, _known: Known) -> bool {
+            assert!(self.runtime.charge(self.runtime.root(), ByteSize::new(1)).is_err());
+            *self.is_search_due.lock() = Some(self.runtime.retired().is_search_due());
+            false
+        }
+
+        fn drop_some(&self, _entries: usize, _known: Known) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_late_charge_beside_another_sweep_delays_no_search() {
+        let budget = ByteSize::mib(1);
+        let runtime = Runtime::builder().budget(budget).direct_time_max(Duration::ZERO).build().unwrap();
+        runtime.charge(runtime.root(), budget).unwrap();
+        let cache = Arc::new(ChargesInSweep { runtime: runtime.clone(), is_search_due: Mutex::default() });
+        let retires: Arc<dyn Retires> = Arc::clone(&cache) as _;
+        runtime.retired().add(MaintenanceId(1), Arc::downgrade(&retires));
+        let _dropped = runtime.retired().sweep(Known::All);
+        assert_eq!(*cache.is_search_due.lock(), Some(true));
+        runtime.retired().remove(MaintenanceId(1));
         runtime.root().uncharge(budget);
     }
 }

@@ -171,12 +171,12 @@ impl Retired {
     }
 
     /// Drops up to [`DROPS_MAX`] retired entries whose grace period has passed, of up to
-    /// [`VISITS_MAX`] caches that have `known` ones. Returns the number of dropped entries; 0 also
-    /// while another thread sweeps.
+    /// [`VISITS_MAX`] caches that have `known` ones. Returns the number of dropped entries; `None`
+    /// if another thread sweeps, and this call does nothing.
     ///
     /// Drops run user code: the caller must hold no lock.
-    pub(crate) fn sweep(&self, known: Known) -> usize {
-        let Some(mut last) = self.last.try_lock() else { return 0 };
+    pub(crate) fn sweep(&self, known: Known) -> Option<usize> {
+        let mut last = self.last.try_lock()?;
         let visits = self.caches.len().min(VISITS_MAX);
         // All caches start a grace period before the first one drops anything: one heavy fence then
         // serves all of them.
@@ -208,7 +208,7 @@ impl Retired {
         let step = if dropped == DROPS_MAX || bytes <= low { 0 } else { low / STEP_PARTS };
         // Relaxed: as in `is_sweep_due`.
         self.sweep_at.store(bytes.saturating_add(step), Ordering::Relaxed);
-        dropped
+        Some(dropped)
     }
 
     /// Returns whether a charge that would be refused may sweep over all caches: not within
