@@ -52,9 +52,11 @@ const ENTRIES_PER_BUCKET: usize = 4;
 pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
 /// A table that is too large or too small by more than this factor is replaced by an empty one.
 const SLACK_MAX: usize = 2;
-/// With this many replaced tables that readers may still use, no table is made: a reader that never
-/// leaves would otherwise hold back a table for each change of the number of entries.
-const REPLACED_MAX: usize = 2;
+/// With this many tables, of which readers may still use all but the current one, no table is made:
+/// a reader that never leaves would otherwise hold back a table for each change of the number of
+/// entries. The drop of the last entry replaces the current one, too. A promise to users
+/// (`Runtime`, `docs/promises/readers.md`).
+const TABLES_MAX: usize = 3;
 /// A table that should be replaced and may not be is a reason to collect retired memory, once in
 /// this many evictions of a batch: the readers may have left, and a collection interrupts all
 /// processors.
@@ -142,16 +144,15 @@ impl Ghosts {
         usize::try_from(self.entries.load(Ordering::Relaxed) as i64).unwrap_or(0)
     }
 
-    /// Returns whether another table may be made: readers hold back fewer than [`REPLACED_MAX`], or
-    /// one more if no table is current.
+    /// Returns whether another table may be made: there are fewer than [`TABLES_MAX`].
     fn may_replace(&self) -> bool {
         // Relaxed, as in `resize` and in the drop of a table: a bound on memory, which concurrent
         // calls may exceed by a table each.
-        self.tables.load(Ordering::Relaxed) <= REPLACED_MAX
+        self.tables.load(Ordering::Relaxed) < TABLES_MAX
     }
 
     /// Allocates or replaces the table if it does not fit the number of entries. If there is no
-    /// memory, or readers hold back [`REPLACED_MAX`] tables, nothing changes.
+    /// memory, or there are [`TABLES_MAX`] tables because of readers, nothing changes.
     pub(crate) fn fit(&self) {
         let len = self.len();
         let guard = pin();

@@ -41,7 +41,7 @@ use super::retired::Retired;
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
 /// is longer, and is then refused with
-/// [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). In addition there may be two
+/// [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). In addition there may be three
 /// replaced [ghost tables](RuntimeStats::ghosts) of 8 bytes for each entry at the time of their
 /// creation, one entry for each thread that is inserting, 64 entries for each thread that is
 /// dropping some, and 4 KiB for each thread cache of a cache's slab: a cache of fewer than a
