@@ -277,6 +277,31 @@ mod tests {
         runtime.housekeeper().remove(id);
     }
 
+    /// Drops the group that ends, as a call that found it online before.
+    struct DropsEndingGroup(Runtime);
+
+    impl OfflineHook for DropsEndingGroup {
+        fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+            dying.set_max(ByteSize::ZERO);
+            assert!(self.0.housekeeper().drop_group(dying));
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_dropped_while_it_ends_may_be_charged() {
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+        let group = runtime.group("group").unwrap();
+        let hook = runtime.tree().add_hook(Arc::new(DropsEndingGroup(runtime.clone())));
+        runtime.housekeeper().end_after_children(&group);
+        let start = Instant::now();
+        while runtime.housekeeper().is_queued(&group) || group.max() == ByteSize::ZERO {
+            assert!(start.elapsed() < Duration::from_secs(60), "the max stays {}", group.max());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        runtime.tree().remove_hook(hook);
+        assert_eq!((group.is_online(), group.max()), (false, ByteSize::MAX));
+    }
+
     #[test]
     fn a_dropped_housekeeper_leaves_no_thread() {
         // The retired records of a runtime that is dropped at once: any will do.

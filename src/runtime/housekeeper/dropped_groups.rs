@@ -67,8 +67,10 @@ impl HousekeeperShared {
             } else {
                 // This may be the last handle on the group: it is dropped without the lock.
                 let ended = self.state.lock().dropped.pop_front();
+                // A `drop_group` may have set the 0 since this group was looked at.
+                let is_dropped = ended.as_ref().is_some_and(|ended| ended.evicts);
                 drop(ended);
-                if evicts {
+                if is_dropped {
                     // An ended group may be charged, within its ancestors' limits. Not before the
                     // group has left the queue: a `drop_group` that sets the 0 later queues it
                     // again. Release: pairs with the Acquire in `Housekeeper::has_dropped`.
