@@ -121,7 +121,8 @@ fn text(why: std::io::Error) -> String {
 }
 
 /// A file with the id of this process, removed on drop, unless it has the id of another one: of a
-/// server that was started while this one ended.
+/// server that was started while this one ended. Not certain if that server writes just before the
+/// removal, or has the same id in another container: only a save file locks one of them out.
 #[derive(Debug)]
 pub struct PidFile(PathBuf);
 
@@ -143,8 +144,10 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Not the file's number (inode), which stays the same when another server writes its id.
-        if std::fs::read_to_string(&self.0).is_ok_and(|content| content == Self::content()) {
+        // A pipe or a terminal would be read without end. Not the file's number (inode), which
+        // stays the same when another server writes its id.
+        let is_file = std::fs::metadata(&self.0).is_ok_and(|metadata| metadata.is_file());
+        if is_file && std::fs::read_to_string(&self.0).is_ok_and(|content| content == Self::content()) {
             // An error means that the user may not remove it.
             let _ = std::fs::remove_file(&self.0);
         }
@@ -153,7 +156,29 @@ impl Drop for PidFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+
+    /// It would be opened for as long as no other process writes to it.
+    #[test]
+    fn a_pid_file_that_is_a_pipe_is_not_opened_at_the_end() {
+        let path = std::env::temp_dir().join(format!("lowwater-server_pid_pipe_{}", std::process::id()));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let (sender, dropped) = mpsc::channel();
+        let file = PidFile(path.clone());
+        thread::spawn(move || {
+            drop(file);
+            sender.send(()).unwrap();
+        });
+        let in_time = dropped.recv_timeout(Duration::from_secs(60));
+        let stays = path.exists();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((in_time, stays), (Ok(()), true));
+    }
 
     #[test]
     fn a_pid_file_of_another_process_stays() {
