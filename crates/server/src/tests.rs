@@ -51,6 +51,7 @@ use crate::settings::listen_address::ListenAddress;
 use crate::settings::protocol::Protocol;
 use crate::settings::traffic_limits::TrafficLimits;
 use crate::settings::{Files, Settings};
+use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::workers::Workers;
 
@@ -158,6 +159,14 @@ impl TestServer {
             client
         };
         (1..=3).map(hold).collect()
+    }
+
+    /// Returns the time that all bytes charged to the tenant since `begun` take at its limit, or
+    /// longer if they are paid for. Without the burst, a tenth of a second.
+    fn time_charged(&self, tenant: &str, begun: Instant) -> Duration {
+        let namespace = Namespace::of_tenant(tenant, b':');
+        let permit = self.server.store.admit_connection(&namespace).unwrap();
+        permit.traffic().bytes_wait() + begun.elapsed()
     }
 
     fn stop(&mut self) {

@@ -511,9 +511,11 @@ fn bytes_behind_a_sasl_login_are_charged() {
     let mut client = server.connect();
     let log_in = Ask { opcode: 0x21, key: "PLAIN", value: b"\0shop\0secret", ..Ask::default() };
     let set = Ask { opcode: SET, extras: &[0; 8], key: "k", value: &[b'x'; 10_000], ..Ask::default() };
+    let begun = Instant::now();
     client.0.write_all(&[log_in.bytes(), set.bytes()].concat()).unwrap();
     assert_eq!((client.told().status, client.told().status), (SUCCESS, SUCCESS));
-    assert_eq!(client.ask(Ask { opcode: GET, key: "k", ..Ask::default() }).status, 0x85);
+    let charged = server.time_charged("shop", begun);
+    assert!(charged > Duration::from_secs(9), "{charged:?} of 9.8 s");
 }
 
 #[test]
