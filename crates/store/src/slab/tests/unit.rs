@@ -209,6 +209,18 @@ fn slabs_add_their_retired_bytes_to_a_shared_counter() {
 }
 
 #[test]
+fn only_small_negative_sums_count_as_none() {
+    let retired = RetiredBytes::new();
+    for bytes in [1 << 20, 1 << 63, u64::MAX - (1 << 56)] {
+        retired.add(bytes as i64);
+        assert_eq!(retired.get().get(), bytes);
+        retired.add((bytes as i64).wrapping_neg());
+    }
+    retired.add(-(1 << 20));
+    assert_eq!(retired.get().get(), 0, "{retired:?}");
+}
+
+#[test]
 fn an_object_that_was_never_indexed_can_be_moved_out() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("no reader saw it");
