@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
+use lowwater_base::fallible::try_box;
 use lowwater_base::thread_slot::owned_slot::{self, ThreadSlot};
 use lowwater_base::ByteSize;
 
@@ -321,7 +322,11 @@ impl Counters {
         let counts = &self.first().counts;
         count(counts, add);
         if get(&counts.hits) + get(&counts.misses) + get(&counts.inserts) >= FIRST_MAX {
-            self.stripes.get_or_init(Box::default);
+            // Without memory the next event tries again. If another thread was first, its stripes
+            // are used.
+            if let Some(stripes) = try_box(Default::default()) {
+                let _is_first = self.stripes.set(stripes);
+            }
         }
     }
 }
