@@ -37,8 +37,8 @@ const BATCHES_MAX: u32 = 1 << 18;
 /// this fraction, a divisor, of the group's usage. An epoch is the same fraction of the budget, so
 /// it may be many times what the group can use.
 const COUNT_PARTS: u64 = 16;
-/// The fewest KiB whose eviction makes a pair due for a count, so that a tiny group beside one that
-/// evicts much is not counted at each insert.
+/// In a small group this many KiB must be evicted, or a quarter of the usage if that is less, so
+/// that a small group beside one that evicts much is not counted at each insert.
 const COUNT_KIB_MIN: u64 = 64;
 /// A slot number that no pair has.
 const NO_SLOT: u32 = u32::MAX;
@@ -145,8 +145,9 @@ impl LeastUseful<'_> {
         *self.limit != self.core.root
     }
 
-    /// Begins a round: selects candidates, without the `failed` ones, and of these the victim with
-    /// the least rank. If there is none, counts the candidates without a score and tries once more.
+    /// Begins a round: selects candidates, without the `failed` ones and below a group's limit only
+    /// those of that group, and of these the victim with the least rank. If there is none, counts
+    /// the candidates without a score and tries once more.
     fn choose(&self, scorer: &Scorer<'_>, round: &mut Round, failed: &[u32]) -> Option<Victim> {
         let pairs = scorer.pairs;
         // The background has time for more candidates; and below a group only few of them may be
@@ -200,8 +201,10 @@ impl LeastUseful<'_> {
         // finds nothing. Below a group's limit it also counts the pair that needs the memory, which
         // grows at this moment.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let usage_part = || self.limit.usage().get() / COUNT_PARTS;
-        let kib_max = self.is_of_group().then(|| (usage_part() >> 10).max(COUNT_KIB_MIN));
+        let kib_max = self.is_of_group().then(|| {
+            let usage = self.limit.usage().get() >> 10;
+            (usage / COUNT_PARTS).max(COUNT_KIB_MIN.min(usage / 4))
+        });
         let evicted = |slot: u32| kib_max.map_or(0, |_| pairs.evicted_since_count(slot));
         let is_old = |slot: u32| kib_max.is_some_and(|max| u64::from(evicted(slot)) > max);
         let in_use = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some());

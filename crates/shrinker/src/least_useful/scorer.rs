@@ -62,6 +62,7 @@ impl Scorer<'_> {
                 tallies.counted(held, weight, memcg.usage().get(), epoch);
                 tallies.set_kib_left(self.pairs.clock.kib_left());
                 match held {
+                    // Not `set_empty`: evictions make the pair due again, as it may fill.
                     0 => pair.set_state(PairState::Empty(epoch as u16)),
                     _ => self.score_as(slot, &guard.options, Some(epoch)),
                 }

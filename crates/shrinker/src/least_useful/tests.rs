@@ -282,14 +282,14 @@ fn below_a_groups_limit_a_pair_is_due_when_a_sixteenth_of_the_usage_was_evicted(
     assert_eq!(counts(&limit, slot, background), of_scan + 3);
 }
 
-/// A sixteenth of the usage is a KiB.
+/// A sixteenth of the usage would be 16 KiB, and a quarter is 64.
 #[test]
-fn below_a_tiny_limit_a_pair_is_due_when_64_kib_were_evicted_anywhere() {
+fn below_a_small_limit_a_pair_is_due_when_64_kib_were_evicted_anywhere() {
     let (tree, registry) = world(1, 1 << 30);
     let limit = tree.root().create("limit").unwrap();
     let groups = [limit.clone(), tree.root().create("other").unwrap()];
     let (pool, _registration) = pool(&registry, &groups, 100_000, true, 2);
-    core::mem::forget(limit.try_charge(ByteSize::kib(16)).unwrap());
+    core::mem::forget(limit.try_charge(ByteSize::kib(256)).unwrap());
     let evict = |kib: u64| pairs(&registry).clock.advance(kib << 10, 1 << 30);
     let counts = || {
         registry.shrink_least_useful(&limit, None, Reclaim::KSWAPD, &mut Work::one_batch(1 << 20));
@@ -297,7 +297,7 @@ fn below_a_tiny_limit_a_pair_is_due_when_64_kib_were_evicted_anywhere() {
     };
     (0..2).for_each(|_| _ = counts());
     let of_scan = counts();
-    evict(10);
+    evict(40);
     assert_eq!(counts(), of_scan, "less than 64 KiB");
     evict(64);
     assert_eq!(counts(), of_scan + 1);

@@ -43,7 +43,7 @@ fn requests_by_hand_add_up_while_one_is_under_way() {
 }
 
 #[test]
-fn a_request_gets_a_job_beside_another_reasons_only_for_a_lower_target() {
+fn pressure_gets_a_job_beside_one_by_hand_only_for_a_lower_target() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
     let (manual, pressure) = (ReclaimReason::Manual(ByteSize::new(10)), ReclaimReason::Pressure(ByteSize::ZERO));
