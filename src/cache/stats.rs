@@ -122,10 +122,6 @@ struct Counts {
     bytes: AtomicU64,
 }
 
-/// A sum of all bytes from here on is negative: removals were read whose inserts were not. Room for
-/// 256 of the largest charges of one record, which is 256 TiB.
-const NEGATIVE_FROM: u64 = u64::MAX << 56;
-
 const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
 impl Counts {
@@ -235,7 +231,7 @@ impl Counters {
     }
 
     /// Returns the number of entries: inserts less removals. Five loads per stripe, all from one
-    /// cache line.
+    /// cache line, or for the first events from two.
     pub(super) fn len(&self) -> usize {
         let len = self.all().fold(0, |sum: u64, counts| {
             let removals = counts.removals().into_iter().map(get).fold(0, u64::wrapping_add);
@@ -284,10 +280,7 @@ impl Counters {
     /// Returns the bytes that the entries are charged; 0 while the sum is negative, for the reason
     /// given in [`len`](Self::len).
     fn bytes(&self) -> ByteSize {
-        match self.bytes_sum() {
-            NEGATIVE_FROM.. => ByteSize::ZERO,
-            sum => ByteSize::new(sum),
-        }
+        ByteSize::of_wrapped_sum(self.bytes_sum())
     }
 
     /// Returns the sum of all counted bytes, which wraps as they do.

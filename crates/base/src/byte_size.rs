@@ -75,6 +75,23 @@ impl ByteSize {
         self.0
     }
 
+    /// Returns a sum of added and subtracted sizes that wraps; zero if it is negative, as when a
+    /// subtraction was summed and its addition was not: above [`ByteSize::MAX`] less 2^56.
+    ///
+    /// ```
+    /// use lowwater_base::ByteSize;
+    ///
+    /// assert_eq!(ByteSize::of_wrapped_sum(5_u64.wrapping_sub(7)), ByteSize::ZERO);
+    /// assert_eq!(ByteSize::of_wrapped_sum(1 << 63), ByteSize::new(1 << 63));
+    /// ```
+    pub const fn of_wrapped_sum(sum: u64) -> Self {
+        if sum < u64::MAX << 56 {
+            Self(sum)
+        } else {
+            Self::ZERO
+        }
+    }
+
     /// Returns the sum, at most [`ByteSize::MAX`].
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))

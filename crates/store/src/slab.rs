@@ -58,6 +58,7 @@ mod free;
 mod fullness_groups;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod nest;
+mod numbered_memory;
 mod ready_queue;
 mod retired;
 mod shared;

@@ -1,5 +1,6 @@
-//! The layout of a chunk: a header, then slots of one size. A chunk is aligned to the size of a
-//! full one, so that masking a slot's address gives the header's.
+//! The layout of a chunk: a header, then slots of one size (of a shared chunk: of one size in each
+//! part, see `chunk_header.rs`). A chunk is aligned to the size of a full one, so that masking a
+//! slot's address gives the header's.
 //!
 //! Because of the equal slots and the alignment, a pointer to a slot converts to a 32-bit number
 //! and back (`ptr_compressor.rs`). A change must ensure that the number of a chunk and the number

@@ -3,6 +3,7 @@
 //! A change must ensure that the header, or the owners of a part, are written before a slot is
 //! used.
 
+use super::numbered_memory::{get_numbered, put_numbered};
 #[cfg(not(lowwater_loom))]
 use super::shared_chunks::Part;
 use super::spans::{Memory, Spans};
@@ -11,7 +12,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 #[cfg(not(lowwater_loom))]
 use lowwater_base::slots::chunk_header::OWNED_BYTES;
-use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, ChunkTable};
+use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner};
 use lowwater_base::NodeId;
 
 /// The memory of one chunk of a slab; see the module.
@@ -37,12 +38,7 @@ impl ChunkMemory {
         if let Some(part) = Part::get(bytes, layout, node, &owner) {
             return Some(Self::Part(part));
         }
-        let memory = spans.get(bytes, layout)?;
-        let Some(table_number) = ChunkTable::global().register(memory.base.as_ptr(), layout.numbers_end()) else {
-            // SAFETY: the memory came from these spans just now, and no other code has it.
-            unsafe { spans.put(memory, layout) };
-            return None;
-        };
+        let (memory, table_number) = get_numbered(bytes, layout, spans)?;
         // SAFETY: the chunk begins with room for its header, and no other code has it.
         unsafe { memory.base.cast().write(ChunkHeader::whole(table_number, node, owner())) };
         Some(Self::Whole(memory))
@@ -56,15 +52,9 @@ impl ChunkMemory {
     /// number of one.
     pub(super) unsafe fn put(self, layout: &ChunkLayout, spans: &mut Spans) {
         match self {
-            Self::Whole(memory) => {
-                // SAFETY: a whole chunk begins with its header.
-                let table_number = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
-                // SAFETY: no number of a slot is in use (this function's clause).
-                unsafe { ChunkTable::global().unregister(table_number) };
-                // SAFETY: the memory came from these spans, and no slot is in use (this function's
-                // clause).
-                unsafe { spans.put(memory, layout) };
-            }
+            // SAFETY: the memory came from `get_numbered` and has its header; no slot and no number
+            // of one is in use (this function's clause).
+            Self::Whole(memory) => unsafe { put_numbered(memory, layout, spans) },
             #[cfg(not(lowwater_loom))]
             // SAFETY: no slot and no number of one is in use (this function's clause).
             Self::Part(part) => unsafe { part.put() },

@@ -9,9 +9,6 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use core::fmt;
 use lowwater_base::ByteSize;
 
-/// A sum from here on is negative. A sum of large weights may be more than half of all numbers.
-const NEGATIVE_FROM: u64 = u64::MAX << 56;
-
 /// The [weight](super::Slotted::weight) of objects that are retired and not yet dropped, of all
 /// slabs that were [created with it](super::Slab::with_retired). Exact up to 4 KiB for each thread
 /// cache of each slab.
@@ -33,10 +30,7 @@ impl RetiredBytes {
     pub fn get(&self) -> ByteSize {
         // Relaxed: a statistic. Two thread caches may report an object's addition and removal in
         // either order, so the sum may be negative for a moment.
-        match self.0.load(Ordering::Relaxed) {
-            NEGATIVE_FROM.. => ByteSize::ZERO,
-            bytes => ByteSize::new(bytes),
-        }
+        ByteSize::of_wrapped_sum(self.0.load(Ordering::Relaxed))
     }
 
     /// Adds `more` bytes, or subtracts if `more` is negative. Also for an owner that delays the

@@ -8,7 +8,8 @@
 //! cannot use the memory between small allocations of that alignment well: a cache of one entry
 //! took more than two pages. So the first chunks of each slab, together as large as one full chunk,
 //! are parts of chunks that all slabs of the process share. The slots of a part are those of a
-//! whole chunk that lie in it, and have the same numbers.
+//! whole chunk that lie in it, and have the same numbers. Header and owners take 4 KiB of a chunk;
+//! like its free parts, they are in no slab's footprint.
 //!
 //! Parts are allocated as by a buddy allocator: a part is a power of two and aligned to its size.
 //! Chunks are in groups by the largest part that is free, so only one chunk is searched: its 256
@@ -18,6 +19,7 @@
 //! that a chunk is returned only when no part of it is in use.
 
 use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
+use super::numbered_memory::{get_numbered, put_numbered};
 use super::spans::{Memory, Spans};
 use crate::sync::Mutex;
 use alloc::vec::Vec;
@@ -25,7 +27,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use lowwater_base::poison::unpoison;
 use lowwater_base::slots::chunk_header::OWNED_BYTES;
-use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner, ChunkTable};
+use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner};
 use lowwater_base::NodeId;
 
 /// Shared chunks have slots of any type whose full chunks are as large as theirs. The numbers of
@@ -175,12 +177,9 @@ impl SharedChunks {
         let chunk = &mut self.chunks[at as usize];
         let Some(memory) = chunk.memory.take() else { return };
         chunk.group_link.next = core::mem::replace(&mut self.unused, at);
-        // SAFETY: the chunk begins with the header that `add` wrote.
-        let table_number = unsafe { (*memory.base.as_ptr().cast::<ChunkHeader>()).table_number };
-        // SAFETY: no part is used, and the numbers of slots of a part are unused when it is put.
-        unsafe { ChunkTable::global().unregister(table_number) };
-        // SAFETY: the memory came from these spans, and no part of it is in use.
-        unsafe { self.spans.put(memory, &LAYOUT) };
+        // SAFETY: `add` got the memory from these spans and wrote the header. No part is used, and
+        // the numbers of the slots of a part are unused when it is put.
+        unsafe { put_numbered(memory, &LAYOUT, &mut self.spans) };
     }
 
     /// Returns the number of chunks.
@@ -193,12 +192,8 @@ impl SharedChunks {
     #[cfg(test)]
     pub(super) fn give_back(mut self) {
         for memory in self.chunks.iter_mut().filter_map(|chunk| chunk.memory.take()) {
-            // SAFETY: the chunk begins with the header that `add` wrote.
-            let table_number = unsafe { (*memory.base.as_ptr().cast::<ChunkHeader>()).table_number };
-            // SAFETY: a test calls this when no part is in use.
-            unsafe { ChunkTable::global().unregister(table_number) };
-            // SAFETY: the memory came from these spans, and no part of it is in use.
-            unsafe { self.spans.put(memory, &LAYOUT) };
+            // SAFETY: as in `put`; a test calls this when no part is in use.
+            unsafe { put_numbered(memory, &LAYOUT, &mut self.spans) };
         }
     }
 
@@ -214,12 +209,7 @@ impl SharedChunks {
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
             self.nodes.resize(node.index() + 1, FullnessGroups::new());
         }
-        let memory = self.spans.get(LAYOUT.full, &LAYOUT)?;
-        let Some(table_number) = ChunkTable::global().register(memory.base.as_ptr(), LAYOUT.numbers_end()) else {
-            // SAFETY: the memory came from these spans just now, and no other code has it.
-            unsafe { self.spans.put(memory, &LAYOUT) };
-            return None;
-        };
+        let (memory, table_number) = get_numbered(LAYOUT.full, &LAYOUT, &mut self.spans)?;
         let header = ChunkHeader::shared(table_number, node, LAYOUT.full);
         // SAFETY: the chunk begins with room for its header, and no other code has it.
         unsafe { memory.base.cast::<ChunkHeader>().write(header) };

@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     block: Option<u32>,
 }
 
-/// The spans of one owner: a slab, or the pool of an index's segments.
+/// The spans of one owner: a slab, all shared chunks, or the pool of an index's segments.
 pub(crate) struct Spans {
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     system: system::Spans,
