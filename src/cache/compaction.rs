@@ -121,8 +121,8 @@ where
         if !is_exhausted && !pass.at.is_done() {
             return NextRun::Now { rest: REST };
         }
-        // Memory that readers hold back is returned when they leave.
-        let is_retained = slab.collect() > ByteSize::ZERO && pass.compacted.entries > 0;
+        // Old records that readers hold back are dropped when they leave.
+        let holds_back_old = slab.collect() > ByteSize::ZERO && pass.compacted.entries > 0;
         slab.end_compaction();
         let gained = pass.footprint.saturating_sub(slab.footprint());
         let is_worth_it = gained.get() >= pass.footprint.get() / GAINS_ONE_IN;
@@ -133,7 +133,7 @@ where
             // Many records may have left since the pass began.
             self.request_compaction();
         }
-        if is_retained {
+        if holds_back_old {
             self.collect_later();
         }
         NextRun::In(QUIET)

@@ -142,9 +142,9 @@ where
 
     /// Returns the memory that the cache itself has from the system: entries, the free slots
     /// between them, and the index. Not included: memory that keys and values own, the groups, the
-    /// cache's registration in the runtime, loads in progress, times of failed reloads, and the
-    /// ghosts, which belong to the runtime
-    /// ([`RuntimeStats::ghosts`](crate::runtime::RuntimeStats::ghosts)). O(entries / 500).
+    /// cache's registration in the runtime, loads in progress, times of failed reloads, the headers
+    /// and free parts of chunks that small caches share, and the ghosts, which belong to the
+    /// runtime ([`RuntimeStats::ghosts`](crate::runtime::RuntimeStats::ghosts)). O(entries / 500).
     pub fn footprint(&self) -> ByteSize {
         self.inner.core.footprint()
     }

@@ -273,7 +273,7 @@ where
     fn nearest_that_takes(&self, group: &Memcg) -> Memcg {
         let online = group.nearest_online();
         match online.parent() {
-            Some(parent) if self.runtime().housekeeper().has_dropped(&online) => parent.nearest_online(),
+            Some(parent) if self.runtime().housekeeper().takes_no_records(&online) => parent.nearest_online(),
             _ => online,
         }
     }

@@ -145,7 +145,7 @@ impl Ghosts {
     }
 
     /// Returns whether another table may be made: there are fewer than [`TABLES_MAX`].
-    fn may_replace(&self) -> bool {
+    fn may_make(&self) -> bool {
         // Relaxed, as in `resize` and in the drop of a table: a bound on memory, which concurrent
         // calls may exceed by a table each.
         self.tables.load(Ordering::Relaxed) < TABLES_MAX
@@ -160,7 +160,7 @@ impl Ghosts {
         if there.is_some_and(|table| fits(table.buckets(), len)) {
             return;
         }
-        if self.may_replace() {
+        if self.may_make() {
             return self.resize(there, len, there.map(|table| &table.waste), &guard);
         }
         drop(guard);
@@ -183,7 +183,7 @@ impl Ghosts {
             if table.buckets() <= buckets_for(len) * SLACK_MAX {
                 return;
             }
-            if self.may_replace() {
+            if self.may_make() {
                 self.resize(Some(table), len, None, &guard);
             }
             drop(guard);

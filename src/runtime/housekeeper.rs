@@ -167,9 +167,10 @@ impl Housekeeper {
         state.dropped.iter().any(|dropped| dropped.evicts && group.is_descendant_of(&dropped.group))
     }
 
-    /// Returns whether the group [is being emptied](Self::is_dropping) or has ended: then it must
-    /// get no records any more. Takes no lock for a group with a `max`.
-    pub(crate) fn has_dropped(&self, group: &Memcg) -> bool {
+    /// Returns whether the group itself is being emptied in order to end, or has ended: then it
+    /// must get no records any more. Takes no lock for a group with a `max`; so a group that was
+    /// made below one that is being emptied still takes records.
+    pub(crate) fn takes_no_records(&self, group: &Memcg) -> bool {
         // `Runtime::drop_group` has set a `max` of 0.
         let is_dropping = group.max() == ByteSize::ZERO && self.is_dropping(group);
         // Acquire: pairs with the Release in `empty_groups`: where the `max` was raised after the

@@ -200,7 +200,7 @@ impl TenantGroups {
             tenant.used.store(now, Ordering::Relaxed);
         }
         let group = &tenant.group;
-        (!self.runtime.housekeeper().has_dropped(group)).then(|| group.clone())
+        (!self.runtime.housekeeper().takes_no_records(group)).then(|| group.clone())
     }
 
     fn create(&self, name: &str, now: u64) -> Result<Memcg, TenantError> {

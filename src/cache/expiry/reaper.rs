@@ -77,11 +77,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         retained
     }
 
-    /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, until
-    /// the readers have left.
+    /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, when
+    /// this was not called for [`PERIOD`]: a cache that evicts all the time collects by itself.
     pub(crate) fn collect_later(&self) {
-        // Relaxed: the notifier's lock orders the store before the housekeeper's load. Not twice:
-        // the housekeeper is notified already, or is about to look again.
+        // Relaxed, both: the notifier's lock orders the stores before the housekeeper's loads. Not
+        // notified twice: the housekeeper is notified already, or is about to look again.
+        self.sweeps.is_recent.store(true, Ordering::Relaxed);
         if !self.sweeps.has_retained.swap(true, Ordering::Relaxed) {
             self.notifier.notify();
         }
@@ -149,6 +150,10 @@ where
     /// If readers held back removed records, who may have left by now: tries again to return the
     /// records' memory. Returns when to look again.
     fn retry_retained(&self) -> Option<NextRun> {
+        // Relaxed: as in `collect_later`.
+        if self.sweeps.is_recent.swap(false, Ordering::Relaxed) {
+            return Some(NextRun::In(PERIOD));
+        }
         // Relaxed: as in `collect`.
         self.sweeps.has_retained.swap(false, Ordering::Relaxed).then(|| {
             self.release_memory();

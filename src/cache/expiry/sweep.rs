@@ -26,6 +26,8 @@ pub(crate) struct SweepSchedule {
     pub(crate) earliest: EarliestDeadline,
     /// Readers hold back removed records: the records' memory is to be collected later.
     pub(crate) has_retained: AtomicBool,
+    /// They were removed just now: so are others, probably, and the next collection waits a while.
+    pub(crate) is_recent: AtomicBool,
     /// The sweep's state; none before its first use (see [`sweep`](Self::sweep)).
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }

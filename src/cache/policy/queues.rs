@@ -403,10 +403,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         (self.probation.count_one_pinned(memcg, node, &guard), self.main.count_one_pinned(memcg, node, &guard))
     }
 
-    /// Returns the sums of [`counts`](Self::counts) over nodes. O(nodes).
-    fn counts_on(&self, memcg: &Memcg, nodes: impl Iterator<Item = NodeId>) -> (u64, u64) {
-        nodes.fold((0, 0), |(probation, main), node| {
-            let of_node = self.counts(memcg, node);
+    /// Returns the sums of [`counts`](Self::counts) over all nodes. O(nodes).
+    fn counts_on_all(&self, memcg: &Memcg) -> (u64, u64) {
+        (0..self.nodes).fold((0, 0), |(probation, main), node| {
+            let of_node = self.counts(memcg, NodeId::new(node.into()));
             (probation + of_node.0, main + of_node.1)
         })
     }
@@ -464,7 +464,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 // The tenant's clock counts the evictions on all nodes.
                 let (probation, main) = match self.nodes {
                     1 => (probation, main),
-                    nodes => self.counts_on(memcg, (0..nodes).map(|node| NodeId::new(node.into()))),
+                    _ => self.counts_on_all(memcg),
                 };
                 if let (Eviction::Adaptive, Some(tenant)) = (self.eviction, tenant) {
                     let (visited, evicted, uses) = (batch.scanned, evicted.get(), met.get());

@@ -21,7 +21,7 @@ fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range
 }
 
 /// Returns a cache in which only inserts evict: the reclaimer, which evicts when its thread runs,
-/// is never woken.
+/// has nothing to do.
 fn cache_without_reclaimer(budget: ByteSize) -> crate::Cache<u64, Vec<u8>> {
     let never = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     cache_in(Runtime::builder().budget(budget).watermarks(never).direct_time_max(Duration::from_secs(60)))

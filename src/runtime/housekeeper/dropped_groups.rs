@@ -73,7 +73,7 @@ impl HousekeeperShared {
                 if is_dropped {
                     // An ended group may be charged, within its ancestors' limits. Not before the
                     // group has left the queue: a `drop_group` that sets the 0 later queues it
-                    // again. Release: pairs with the Acquire in `Housekeeper::has_dropped`.
+                    // again. Release: pairs with the Acquire in `Housekeeper::takes_no_records`.
                     fence(Ordering::Release);
                     group.set_max(ByteSize::MAX);
                 }
