@@ -15,7 +15,7 @@ VALUE = b"v" * 10_000
 
 class Client:
     def __init__(self, address):
-        self.socket = socket.create_connection(address, timeout=30)
+        self.socket = socket.create_connection(address, timeout=60)
         self.replies = self.socket.makefile("rb")
 
     def write(self, tenant, megabytes):

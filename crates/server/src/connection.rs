@@ -431,7 +431,7 @@ impl Connection {
                     LoginStep::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
                             self.login = None;
-                            self.session.note_received_behind_login(self.input.len() - used);
+                            self.session.charge_behind_login(self.input.len() - used, false);
                             self.decoder.set_receive_budget(self.session.receive_budget());
                         }
                     }

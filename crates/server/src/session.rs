@@ -154,10 +154,11 @@ impl Session {
         }
     }
 
-    /// Counts bytes that were received behind a login, together with it: when they were read, the
-    /// session belonged to no tenant with limits.
-    pub fn note_received_behind_login(&mut self, bytes: usize) {
-        if self.limited_traffic().is_some() {
+    /// Has the next command charge `bytes` that were read behind a login and are not decoded yet:
+    /// when they were counted, the session belonged to no tenant with limits, unless
+    /// `was_limited`.
+    pub fn charge_behind_login(&mut self, bytes: usize, was_limited: bool) {
+        if !was_limited && self.limited_traffic().is_some() {
             self.received = bytes as u64;
         }
     }

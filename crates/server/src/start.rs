@@ -156,15 +156,16 @@ impl Drop for PidFile {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-    use std::time::Duration;
-
     use super::*;
 
     /// It would be opened for as long as no other process writes to it.
     #[test]
+    #[cfg(not(target_vendor = "apple"))] // Where there is no `mkfifoat`.
     fn a_pid_file_that_is_a_pipe_is_not_opened_at_the_end() {
+        use std::sync::mpsc;
+        use std::thread;
+        use std::time::Duration;
+
         let path = std::env::temp_dir().join(format!("lowwater-server_pid_pipe_{}", std::process::id()));
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();

@@ -64,9 +64,7 @@ impl Connection {
                         BinaryRequest::Sasl(message) => {
                             let was_limited = session.limited_traffic().is_some();
                             *sasl = binary::sasl(session, to, message, *sasl);
-                            if !was_limited {
-                                session.note_received_behind_login(input.len() - used);
-                            }
+                            session.charge_behind_login(input.len() - used, was_limited);
                             // A login may have changed the tenant.
                             self.decoder.set_receive_budget(self.session.receive_budget());
                         }
