@@ -141,7 +141,7 @@ impl ShrinkSlab<'_> {
             }
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        visited.back_offs |= u64::from(sc.asks_back_off());
+        visited.back_offs |= u32::from(sc.asks_back_off());
         if self.flags.contains(Reclaim::BACKGROUND) {
             visited.freed_in_background = visited.freed;
         }
@@ -157,7 +157,7 @@ impl ShrinkSlab<'_> {
         }
         guard.visited(visited);
         let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
-        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs, busy }, postponed }
+        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs: back_offs.into(), busy }, postponed }
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
@@ -377,7 +377,7 @@ impl ShrinkSlab<'_> {
         visited.freed = done.freed;
         visited.scanned = done.scanned;
         visited.requested = done.requested;
-        visited.back_offs = u64::from(done.back_off);
+        visited.back_offs = u32::from(done.back_off);
         if done.panicked {
             self.core.panicked(guard);
         }

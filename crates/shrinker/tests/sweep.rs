@@ -51,20 +51,12 @@ fn pages(registry: &Registry) -> (Arc<Pages>, Registration) {
     (pages, registration)
 }
 
-/// Has the shrinker called once: the sum of its visits' counts stays.
-fn visit(registry: &Registry, pages: &Pages) {
-    pages.0.add(page(), registry.root(), N0).unwrap();
-    assert_eq!(registry.drop_caches(), 1);
-    while registry.sweep() != Swept::default() {}
-}
-
 #[test]
 fn s25_lists_that_emptied_without_pressure_leave_neither_lists_nor_bits() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let (pages, _registration) = pages(&registry);
     let bytes = || (registry.footprint(), pages.0.footprint());
-    visit(&registry, &pages);
     let before = bytes();
     let groups: Vec<_> = (0..100).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     let objects: Vec<_> = groups.iter().map(|group| (page(), group)).collect();
@@ -115,7 +107,6 @@ fn an_idle_reclaimer_sweeps() {
     let config = RegistryConfig::with_topology(topology.clone()).sweep_every(Duration::from_millis(1));
     let registry = Registry::with_config(&tree, config);
     let (pages, _registration) = pages(&registry);
-    visit(&registry, &pages);
     let before = (registry.footprint(), pages.0.footprint());
     let _reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(ByteSize::mib(1))).unwrap();
     let group = tree.root().create("g").unwrap();

@@ -47,16 +47,16 @@ pub(crate) struct InFlight<E> {
 struct InFlightState<E> {
     killed: bool,
     inside: CallerSet,
-    /// The sum over all visits of threads that have left; `None` before the first one, as many of
-    /// 10,000 shrinkers are never called.
-    counted: Option<Box<VisitCounts>>,
+    /// The sum over all visits of threads that have left.
+    counted: VisitCounts,
     /// The end that a kill without a wait has left to the last thread inside.
     end: Option<E>,
 }
 
 impl<E> Default for InFlight<E> {
     fn default() -> Self {
-        let state = InFlightState { killed: false, inside: CallerSet::default(), counted: None, end: None };
+        let state =
+            InFlightState { killed: false, inside: CallerSet::default(), counted: VisitCounts::default(), end: None };
         Self {
             state: Mutex::new(state),
             #[cfg(any(feature = "std", lowwater_loom))]
@@ -130,20 +130,14 @@ impl<E> InFlight<E> {
         state.inside.try_push(caller)
     }
 
-    /// Lets the calling thread leave, and adds the counts of its visit; those of the first visits
-    /// are lost if there is no memory for the sum. Returns the end if a kill has left it to the
-    /// last thread, and this is the last.
+    /// Lets the calling thread leave, and adds the counts of its visit. Returns the end if a kill
+    /// has left it to the last thread, and this is the last.
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "shrinker_put")]
     pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {
         let caller = ThreadId::current();
         let mut state = self.state.lock();
-        if state.counted.is_none() {
-            state.counted = fallible::try_box(VisitCounts::default());
-        }
-        if let Some(counted) = &mut state.counted {
-            **counted += *visited;
-        }
+        state.counted += *visited;
         state.inside.remove(&caller);
         if !state.killed || !state.inside.is_empty() {
             return None;
@@ -211,11 +205,6 @@ impl<E> InFlight<E> {
     /// flight.
     pub(crate) fn counted(&self) -> (VisitCounts, usize) {
         let state = self.state.lock();
-        (state.counted.as_deref().copied().unwrap_or_default(), state.inside.len())
-    }
-
-    /// Returns the bytes allocated for the counts.
-    pub(crate) fn bytes(&self) -> usize {
-        self.state.lock().counted.as_deref().map_or(0, size_of_val)
+        (state.counted, state.inside.len())
     }
 }

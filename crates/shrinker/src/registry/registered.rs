@@ -77,8 +77,8 @@ impl<E> RegisteredShrinker<E> {
             freed: sum.freed,
             freed_in_background: sum.freed_in_background,
             deferred: sum.deferred,
-            panics: sum.panics,
-            back_offs: sum.back_offs,
+            panics: sum.panics.into(),
+            back_offs: sum.back_offs.into(),
             time_ns: sum.time_ns,
             last_run_ns: (sum.last_run_ns > 0).then_some(sum.last_run_ns),
             quarantined: self.is_quarantined(),
@@ -86,10 +86,9 @@ impl<E> RegisteredShrinker<E> {
         }
     }
 
-    /// Returns the bytes allocated for this, its state, its counts and its name; without the
-    /// shrinker.
+    /// Returns the bytes allocated for this, its state and its name; without the shrinker.
     pub(crate) fn bytes(&self) -> usize {
-        TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.state.in_flight.bytes() + self.name.len()
+        TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.name.len()
     }
 }
 

@@ -15,8 +15,10 @@ pub(crate) struct VisitCounts {
     pub(crate) freed: u64,
     pub(crate) freed_in_background: u64,
     pub(crate) deferred: u64,
-    pub(crate) panics: u64,
-    pub(crate) back_offs: u64,
+    /// 32 bits, as each of maybe ten thousand caches has these counts.
+    pub(crate) panics: u32,
+    /// 32 bits, as for `panics`.
+    pub(crate) back_offs: u32,
     pub(crate) time_ns: u64,
     /// On the registry's clock; 0 without a clock.
     pub(crate) last_run_ns: u64,
@@ -31,8 +33,8 @@ impl AddAssign for VisitCounts {
         add(&mut self.freed, other.freed);
         add(&mut self.freed_in_background, other.freed_in_background);
         add(&mut self.deferred, other.deferred);
-        add(&mut self.panics, other.panics);
-        add(&mut self.back_offs, other.back_offs);
+        self.panics = self.panics.saturating_add(other.panics);
+        self.back_offs = self.back_offs.saturating_add(other.back_offs);
         add(&mut self.time_ns, other.time_ns);
         self.last_run_ns = self.last_run_ns.max(other.last_run_ns);
     }
