@@ -56,9 +56,9 @@ pub struct ShrinkerStats {
     /// Objects that visits added to the debt: the shrinker deferred the scan, or returned
     /// [`Scan::Stop`](crate::Scan::Stop).
     pub deferred: u64,
-    /// Callbacks that panicked.
+    /// Callbacks that panicked, at most `u32::MAX`.
     pub panics: u64,
-    /// Visits in which it requested a back-off.
+    /// Visits in which it requested a back-off, at most `u32::MAX`.
     pub back_offs: u64,
     /// Nanoseconds that its visits took, callbacks included; 0 without a clock.
     pub time_ns: u64,

@@ -282,14 +282,20 @@ fn below_a_groups_limit_a_pair_is_due_when_a_sixteenth_of_the_usage_was_evicted(
     assert_eq!(counts(&limit, slot, background), of_scan + 3);
 }
 
-/// A sixteenth of the usage would be 16 KiB, and a quarter is 64.
+/// A sixteenth of the usage would be 32 KiB or 8.
 #[test]
-fn below_a_small_limit_a_pair_is_due_when_64_kib_were_evicted_anywhere() {
+fn below_a_small_limit_a_pair_is_due_when_64_kib_or_a_quarter_were_evicted_anywhere() {
+    for (usage, too_few, enough) in [(512, 40, 64), (128, 16, 40)] {
+        counts_after(ByteSize::kib(usage), too_few, enough);
+    }
+}
+
+fn counts_after(usage: ByteSize, too_few: u64, enough: u64) {
     let (tree, registry) = world(1, 1 << 30);
     let limit = tree.root().create("limit").unwrap();
     let groups = [limit.clone(), tree.root().create("other").unwrap()];
     let (pool, _registration) = pool(&registry, &groups, 100_000, true, 2);
-    core::mem::forget(limit.try_charge(ByteSize::kib(256)).unwrap());
+    core::mem::forget(limit.try_charge(usage).unwrap());
     let evict = |kib: u64| pairs(&registry).clock.advance(kib << 10, 1 << 30);
     let counts = || {
         registry.shrink_least_useful(&limit, None, Reclaim::KSWAPD, &mut Work::one_batch(1 << 20));
@@ -297,10 +303,10 @@ fn below_a_small_limit_a_pair_is_due_when_64_kib_were_evicted_anywhere() {
     };
     (0..2).for_each(|_| _ = counts());
     let of_scan = counts();
-    evict(40);
-    assert_eq!(counts(), of_scan, "less than 64 KiB");
-    evict(64);
-    assert_eq!(counts(), of_scan + 1);
+    evict(too_few);
+    assert_eq!(counts(), of_scan, "{too_few} KiB, below {usage}");
+    evict(enough);
+    assert_eq!(counts(), of_scan + 1, "{enough} KiB more, below {usage}");
 }
 
 #[test]
