@@ -212,13 +212,15 @@ fn a_reader_that_leaves_soon_is_waited_for() {
         cache.insert(key, Value::new(SIZE, &count)).map_err(|error| error.reason)
     };
     // Returns how long the first insert takes that is refused because of readers.
-    let refused = |insert: &mut dyn FnMut() -> Result<Option<Value>, RejectReason>| loop {
-        let began = Instant::now();
-        if let Err(RejectReason::HeldByReaders { .. }) = insert() {
-            break began.elapsed();
-        }
-    };
     let (mut admitted, began) = (0, Instant::now());
+    let refused = |insert: &mut dyn FnMut() -> Result<Option<Value>, RejectReason>| loop {
+        let inserts = Instant::now();
+        let result = insert();
+        if let Err(RejectReason::HeldByReaders { .. }) = result {
+            break inserts.elapsed();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "readers keep no insert: {:?}", result.err());
+    };
     // The insert waits 8 times 100 us, and the reader leaves after 400 us. The reader may be
     // preempted for longer, but not each time.
     while admitted < 2 {
