@@ -96,7 +96,8 @@ use crate::Runtime;
 /// If the system has no memory, an insert returns
 /// [`RejectReason::NoMemory`](super::RejectReason::NoMemory). The process aborts if there is no
 /// memory for the first operation of a cache, for a group's first eviction in it, for a load or a
-/// reload, or for a result with a path or with many values.
+/// reload, for a sweep of expired entries, for a compaction, or for a result with a path or with
+/// many values.
 ///
 /// # In other types
 ///

@@ -77,8 +77,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         retained
     }
 
-    /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, when
-    /// this was not called for [`PERIOD`]: a cache that evicts all the time collects by itself.
+    /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, at
+    /// its next run but one after the last call, mostly [`PERIOD`] later: a cache that evicts all
+    /// the time collects by itself.
     pub(crate) fn collect_later(&self) {
         // Relaxed, both: the notifier's lock orders the stores before the housekeeper's loads. Not
         // notified twice: the housekeeper is notified already, or is about to look again.
@@ -176,13 +177,11 @@ where
             let is_due = next.is_past(now) || !next.is_never() && now.lags();
             if !is_forced && (!is_due || !rest.is_zero()) {
                 drop(sweep);
-                if let Some(next) = self.retry_retained() {
-                    return next;
-                }
+                let retry = self.retry_retained().unwrap_or(NextRun::WhenNotified);
                 let until = if is_due { Some(Duration::ZERO) } else { next.until(now) };
                 // A manual clock may stand still meanwhile: `until` is no real time then.
                 let rest = if self.clock.is_manual() { PERIOD } else { rest };
-                return until.map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
+                return until.map_or(retry, |until| NextRun::In(rest.max(until)).min(retry));
             }
             self.clock.announce_floor(Floor::of(now));
             self.sweeps.earliest.reset();

@@ -26,7 +26,8 @@ pub(crate) struct SweepSchedule {
     pub(crate) earliest: EarliestDeadline,
     /// Readers hold back removed records: the records' memory is to be collected later.
     pub(crate) has_retained: AtomicBool,
-    /// They were removed just now: so are others, probably, and the next collection waits a while.
+    /// They were removed since the housekeeper's last run: so are others, probably, and the
+    /// collection waits for another run.
     pub(crate) is_recent: AtomicBool,
     /// The sweep's state; none before its first use (see [`sweep`](Self::sweep)).
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
