@@ -302,18 +302,18 @@ impl Counters {
     /// atomic one.
     #[inline]
     fn count(&self, count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
-        let Some(stripes) = self.stripes.get() else { return self.count_first(count) };
+        let Some(stripes) = self.stripes.get() else { return count(self.first_counts(), add) };
         match owned_slot::current() {
             ThreadSlot::Owned(at) => count(&stripes[at].0, add_alone),
             ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED].0, add),
         }
     }
 
-    /// As [`count`](Self::count), before the stripes are allocated.
+    /// Returns the counts of the first events. Allocates the stripes for later ones when there were
+    /// many.
     #[cold]
-    fn count_first(&self, count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
+    fn first_counts(&self) -> &Counts {
         let counts = &self.first().counts;
-        count(counts, add);
         if get(&counts.hits) + get(&counts.misses) + get(&counts.inserts) >= FIRST_MAX {
             // Without memory the next event tries again. If another thread was first, its stripes
             // are used.
@@ -321,6 +321,7 @@ impl Counters {
                 let _is_first = self.stripes.set(stripes);
             }
         }
+        counts
     }
 }
 
