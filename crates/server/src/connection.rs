@@ -122,8 +122,9 @@ enum Spoken {
 
 /// The event for which a connection that waits for input is woken.
 enum Wake {
-    /// The end, a full buffer, or what [`Connection::serve_plain`] leaves: input, or output.
-    Read(ReadOutcome),
+    /// A read that is the end, filled the buffer, or had more than [`Connection::serve_plain`]
+    /// serves; and whether all of it is served.
+    Read(ReadOutcome, bool),
     /// The idle timeout is over.
     Idle,
     /// The server shuts down.
@@ -212,9 +213,9 @@ impl Connection {
                     return Poll::Ready(Ok(Wake::Closing));
                 }
                 while let Poll::Ready(read) = self.poll_read(cx) {
-                    let read = self.note_read(read)?;
-                    if read != ReadOutcome::Drained || !self.serve_plain()? {
-                        return Poll::Ready(Ok(Wake::Read(read)));
+                    let (read, is_served) = self.serve_read(read)?;
+                    if read != ReadOutcome::Drained || !is_served {
+                        return Poll::Ready(Ok(Wake::Read(read, is_served)));
                     }
                     self.note_wait();
                     idle_until = idle_time_max.map(|time| Instant::now() + time);
@@ -224,8 +225,8 @@ impl Connection {
                     _ => Poll::Pending,
                 }
             });
-            let mut outcome = match wake.await? {
-                Wake::Read(outcome) => outcome,
+            let (mut outcome, mut is_served) = match wake.await? {
+                Wake::Read(outcome, is_served) => (outcome, is_served),
                 Wake::Idle => {
                     self.session.counts.count(Counter::IdleKicks);
                     self.session.flush().await?;
@@ -243,7 +244,7 @@ impl Connection {
                     ReadOutcome::Closed => return Ok(self.close_reason()),
                     ReadOutcome::Drained | ReadOutcome::Full => {}
                 }
-                if self.serve_input().await?.is_break() {
+                if !is_served && self.serve_input().await?.is_break() {
                     return Ok(self.close_reason());
                 }
                 if outcome == ReadOutcome::Drained || !self.session.pause.is_zero() {
@@ -255,7 +256,7 @@ impl Connection {
                 }
                 reads += 1;
                 let read = self.read().await;
-                outcome = self.note_read(read)?;
+                (outcome, is_served) = self.serve_read(read)?;
             }
             // Input that came before the pause is served before the next read; at shutdown, without
             // further pauses, by `drain`.
@@ -324,6 +325,15 @@ impl Connection {
         // Boxed: idle connections would hold room for it.
         Box::pin(self.serve_rest(Some(Instant::now() + CLOSE_TIME_MAX))).await?;
         self.session.stream.shutdown().await
+    }
+
+    /// Counts the bytes of a read, and serves its plain commands. Returns its outcome, and whether
+    /// [`serve_plain`](Self::serve_plain) has served all of it.
+    #[inline]
+    fn serve_read(&mut self, read: io::Result<usize>) -> io::Result<(ReadOutcome, bool)> {
+        let outcome = self.note_read(read)?;
+        let has_input = matches!(outcome, ReadOutcome::Drained | ReadOutcome::Full);
+        Ok((outcome, has_input && self.serve_plain()?))
     }
 
     /// Counts the bytes of a read, and returns its outcome.
