@@ -41,7 +41,6 @@ mod shared;
 mod threads;
 mod visit;
 
-use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 use std::thread;
 
@@ -173,9 +172,8 @@ impl Housekeeper {
     pub(crate) fn takes_no_records(&self, group: &Memcg) -> bool {
         // `Runtime::drop_group` has set a `max` of 0.
         let is_dropping = group.max() == ByteSize::ZERO && self.is_dropping(group);
-        // Acquire: pairs with the Release in `empty_groups`: where the `max` was raised after the
-        // group's end, the end is seen. A drop ends with the group offline, so tested last.
-        fence(Ordering::Acquire);
+        // A drop ends with the group offline, so tested last: where the `max` was raised after the
+        // group's end, the end is seen.
         is_dropping || !group.is_online()
     }
 }

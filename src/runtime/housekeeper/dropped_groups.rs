@@ -6,7 +6,6 @@
 //!
 //! A change must keep both conditions.
 
-use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
 use lowwater_base::unwind::caught;
@@ -73,8 +72,7 @@ impl HousekeeperShared {
                 if is_dropped {
                     // An ended group may be charged, within its ancestors' limits. Not before the
                     // group has left the queue: a `drop_group` that sets the 0 later queues it
-                    // again. Release: pairs with the Acquire in `Housekeeper::takes_no_records`.
-                    fence(Ordering::Release);
+                    // again. Who reads this `max` finds the group offline.
                     group.set_max(ByteSize::MAX);
                 }
                 self.visit_each(lease, |maintenance| maintenance.release_memory())?;

@@ -4,6 +4,7 @@
 //! counts as having come before the change. A change must keep the order of `swap_max` and the
 //! drain of the stock after it, and of `setting` and the usage (see "Orderings" in `protection`).
 
+use crate::mutated;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The settings of one group, in bytes; `u64::MAX` in `high` and `max` is no limit.
@@ -48,16 +49,17 @@ impl Limits {
 
     #[inline]
     pub(super) fn max(&self) -> u64 {
-        // Relaxed: a single number on which no other data depends.
-        self.max.load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `swap_max`.
+        self.max.load(Ordering::Acquire)
     }
 
     /// Sets `max` and returns the previous value.
     pub(super) fn swap_max(&self, max: u64) -> u64 {
-        // Relaxed: a single number on which no other data depends. A thread that fills a stock slot
-        // reads `max` under that slot's lock, which the drain takes after this store: either the
-        // thread reads the new `max`, or the drain finds its bytes.
-        self.max.swap(max, Ordering::Relaxed)
+        // Release: pairs with the Acquire in `max`: a thread that reads a `max` which was raised
+        // after the group's end finds the group offline. A thread that fills a stock slot reads
+        // `max` under that slot's lock, which the drain takes after this store: either the thread
+        // reads the new `max`, or the drain finds its bytes.
+        self.max.swap(max, if mutated!("max swap relaxed") { Ordering::Relaxed } else { Ordering::Release })
     }
 }
 

@@ -207,6 +207,37 @@ fn no_stock_is_left_above_a_max_that_is_lowered_fails_without_the_check_under_th
     with_mutant("put above a lowered max", stock_meets_a_lower_max);
 }
 
+// === a `max` that is raised after the group's end ===
+
+fn end_meets_lookup_of_max() {
+    crate::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        a.set_max(b(0));
+        let other = thread::spawn({
+            let a = a.clone();
+            move || {
+                a.offline().unwrap();
+                a.set_max(ByteSize::MAX);
+            }
+        });
+        let is_raised = a.max() > b(0);
+        assert!(!is_raised || !a.is_online(), "the end is not seen");
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_max_that_is_raised_after_the_end_shows_the_end() {
+    end_meets_lookup_of_max();
+}
+
+#[test]
+#[should_panic(expected = "the end is not seen")]
+fn a_max_that_is_raised_after_the_end_shows_the_end_fails_with_a_relaxed_swap() {
+    with_mutant("max swap relaxed", end_meets_lookup_of_max);
+}
+
 // === ids ===
 
 /// One thread takes a group offline, the other looks it up and creates a new one.
