@@ -233,3 +233,28 @@ where
         }
     }
 }
+
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the current record of the key of a record of a walk, if compaction has put a copy in
+    /// the record's place. `None` if it has not, or if the key's `Hash` panics.
+    #[cold]
+    pub(super) fn copy_of<'g>(&'g self, record: &Record<K, V>, guard: &'g Guard) -> Option<&'g Record<K, V>> {
+        let hash = record.was_moved().then(|| self.hash_again(&record.key)).flatten()?;
+        self.index.get(hash, guard, |there| there.key == record.key)
+    }
+
+    /// Returns a record of a walk, or the copy in its place, if it has not expired. A call may have
+    /// extended the copy's deadline only.
+    #[inline]
+    pub(super) fn live<'g>(&'g self, record: &'g Record<K, V>, guard: &'g Guard) -> Option<&'g Record<K, V>> {
+        match self.is_expired(record) {
+            false => Some(record),
+            true => self.copy_of(record, guard).filter(|there| !self.is_expired(there)),
+        }
+    }
+}

@@ -156,9 +156,7 @@ where
                 None if record.is_indexed() => return Some((record, self.inner.group.clone())),
                 None => {}
             }
-            // Compaction may have put a copy in its place.
-            let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten()?;
-            record = core.index.get(hash, guard, |there| there.key == record.key)?;
+            record = core.copy_of(record, guard)?;
         }
     }
 

@@ -71,7 +71,7 @@ where
     fn next(&mut self) -> Option<Self::Item> {
         let core = &self.pinned.cache.inner.core;
         loop {
-            if let Some(record) = self.part.find(|record| !core.is_expired(record)) {
+            if let Some(record) = self.part.find_map(|record| core.live(record, &self.pinned.guard)) {
                 return Some((&record.key, &record.value));
             }
             if self.cursor.is_done() {
@@ -116,7 +116,7 @@ where
         let core = &self.inner.core;
         let guard = pin();
         core.index.visit(&mut at.0, &guard, |record| {
-            if !core.is_expired(record) {
+            if let Some(record) = core.live(record, &guard) {
                 f(&record.key, &record.value);
             }
         });
@@ -153,9 +153,7 @@ where
                     }
                     // Another thread has unlinked the record, or compaction has put a copy in its
                     // place, for which `keep` is called again.
-                    let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten();
-                    let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == record.key));
-                    let Some(there) = moved else { break };
+                    let Some(there) = core.copy_of(record, &guard) else { break };
                     let Some(again) = why(there) else { break };
                     (record, cause) = (there, again);
                 }

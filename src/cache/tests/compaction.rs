@@ -283,6 +283,56 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     assert!(before != after && left > HOUR * 3 / 4, "{left:?}");
 }
 
+/// The key of an entry whose hash is computed while it moves.
+#[derive(Clone, PartialEq, Eq)]
+struct HashedMeanwhile(u64);
+
+impl Hash for HashedMeanwhile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        meanwhile();
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn an_advance_of_the_clock_removes_entries_that_move_meanwhile() {
+    let clock = ManualClock::new();
+    let cache = Cache::<HashedMeanwhile, u64>::builder(&runtime_by(Some(&clock)))
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(HOUR)
+        .build()
+        .unwrap();
+    // No later sweep removes them.
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
+    scattered(&cache, HashedMeanwhile, |n| n);
+    let theirs = cache.clone();
+    MEANWHILE.set(Some(Box::new(move || compact_all(&theirs))));
+    clock.advance(2 * HOUR);
+    assert!(MEANWHILE.take().is_none(), "entries were moved");
+    assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn an_iterator_shows_entries_that_move_and_are_touched_meanwhile() {
+    let clock = ManualClock::new();
+    let cache = Cache::<u64, u64>::builder(&runtime_by(Some(&clock)))
+        .weigher(|_, _| ByteSize::ZERO)
+        .time_to_live(HOUR)
+        .build()
+        .unwrap();
+    scattered(&cache, |n| n, |n| n);
+    let pinned = cache.pin();
+    let mut all = pinned.iter().map(|(key, _)| *key);
+    // All of the first part is read.
+    let mut seen = Vec::from_iter(all.next());
+    compact_all(&cache);
+    left().for_each(|n| assert!(cache.touch(&n, None)));
+    clock.advance(2 * HOUR);
+    seen.extend(all);
+    seen.sort_unstable();
+    assert!(left().eq(seen));
+}
+
 #[test]
 fn touch_during_a_compaction_is_not_lost() {
     let cache =
