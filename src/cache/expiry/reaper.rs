@@ -206,7 +206,6 @@ where
                 }
             }
         });
-        let is_done = at.is_done();
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for record in expired {
             let is_gone = |there: &Record<K, V>| self.is_gone(there);
@@ -215,10 +214,14 @@ where
                 // A use that began before the deadline has extended it meanwhile.
                 *earliest_seen = Deadline::earlier(*earliest_seen, record.deadline(), now.floor);
             }
+            if taken.is_none() && record.was_moved() {
+                // Compaction has put a copy in its place: this part is visited once more.
+                *at = here.clone();
+            }
             *freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
-        let freed = *freed;
+        let (is_done, freed) = (at.is_done(), *freed);
         if is_done {
             sweep.at = None;
             sweep.swept_to = Some(sweep.began_at);
