@@ -143,31 +143,46 @@ impl Runtime {
         loop {
             let swept = self.sweep_retired();
             let charged = group.try_charge(bytes).map(|_| ());
-            let Some(swept) = swept.filter(|_| charged.is_err()) else { return charged };
-            let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
-            if swept.unwrap_or(0) == 0 {
-                // A reader, or another thread that sweeps, may hold back what is needed.
-                if is_late || waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
-                    // Another thread's sweep may make room for the next charge.
-                    if swept.is_some() {
-                        self.retired().note_fruitless();
-                    }
-                    return charged;
-                }
-                waits += 1;
-                std::thread::sleep(IN_FLIGHT_WAIT);
-            } else if is_late {
+            if charged.is_ok() || swept == Swept::InCallback {
                 return charged;
             }
+            let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
+            if let Swept::Dropped(1..) = swept {
+                if is_late {
+                    return charged;
+                }
+                continue;
+            }
+            // A reader, or another thread that sweeps, may hold back what is needed.
+            if is_late || waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
+                // Another thread's sweep may make room for the next charge.
+                if swept != Swept::ByAnother {
+                    self.retired().note_fruitless();
+                }
+                return charged;
+            }
+            waits += 1;
+            std::thread::sleep(IN_FLIGHT_WAIT);
         }
     }
 
-    /// Drops a part of the removed entries, as [`sweep`](super::retired::Retired::sweep); `None`
-    /// inside a callback, where none is dropped: a value whose `Drop` inserts could otherwise drop
-    /// another one, without bound.
-    fn sweep_retired(&self) -> Option<Option<usize>> {
-        self.inner.registry.first_no_reclaim_scope().map(|_scope| self.retired().sweep(Known::All))
+    /// Drops a part of the removed entries, as [`sweep`](super::retired::Retired::sweep).
+    fn sweep_retired(&self) -> Swept {
+        let Some(_scope) = self.inner.registry.first_no_reclaim_scope() else { return Swept::InCallback };
+        self.retired().sweep(Known::All).map_or(Swept::ByAnother, Swept::Dropped)
     }
+}
+
+/// The outcome of a sweep of a charge over removed entries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swept {
+    /// The caller is inside a callback, where nothing is dropped: a value whose `Drop` inserts
+    /// could otherwise drop another one, without bound.
+    InCallback,
+    /// Another thread sweeps: this one has dropped nothing.
+    ByAnother,
+    /// As many entries were dropped.
+    Dropped(usize),
 }
 
 #[cfg(test)]
