@@ -10,6 +10,7 @@
 //!
 //! A change must ensure that a call ends after a bounded number of callbacks.
 
+mod due;
 mod scorer;
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests;
@@ -17,6 +18,7 @@ mod victim;
 
 use core::cell::OnceCell;
 
+use due::Due;
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
 use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY};
@@ -33,13 +35,6 @@ const FAILED_MAX: usize = 8;
 /// The maximum number of batches of one call, so that a shrinker that falsely reports freed objects
 /// does not keep it running for ever (S21).
 const BATCHES_MAX: u32 = 1 << 18;
-/// Below a group's limit a pair is due for a count after evictions anywhere of as many bytes as
-/// this fraction, a divisor, of the group's usage. An epoch is the same fraction of the budget, so
-/// it may be many times what the group can use.
-const COUNT_PARTS: u64 = 16;
-/// In a small group this many KiB must be evicted, or a quarter of the usage if that is less, so
-/// that a small group beside one that evicts much is not counted at each insert.
-const COUNT_KIB_MIN: u64 = 64;
 /// A slot number that no pair has.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -178,8 +173,9 @@ impl LeastUseful<'_> {
             return None;
         }
         for again in [false, true] {
-            let pair = pairs.pair(slot).filter(|pair| pair.ids().is_some())?;
-            if is_due(pair.state(), pairs.clock.epoch(), again) {
+            let due = Due::new(pairs, pairs.clock.epoch(), again, None);
+            let pair = due.in_use(slot)?;
+            if due.is_due(pair, slot) {
                 scorer.count(slot);
             }
             let is_scored = matches!(pair.state(), PairState::Scored(_));
@@ -197,31 +193,23 @@ impl LeastUseful<'_> {
         let pairs = scorer.pairs;
         let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());
         *rank_end = i32::MAX;
+        let due = Due::new(pairs, epoch, again, self.is_of_group().then_some(self.limit));
         // The foreground counts a single pair, the one that was counted longest ago, unless it
         // finds nothing. Below a group's limit it also counts the pair that needs the memory, which
         // grows at this moment.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let kib_max = self.is_of_group().then(|| {
-            let usage = self.limit.usage().get() >> 10;
-            (usage / COUNT_PARTS).max(COUNT_KIB_MIN.min(usage / 4))
-        });
-        let evicted = |slot: u32| kib_max.map_or(0, |_| pairs.evicted_since_count(slot));
-        let is_old = |slot: u32| kib_max.is_some_and(|max| u64::from(evicted(slot)) > max);
-        let in_use = |slot: u32| pairs.pair(slot).filter(|pair| pair.ids().is_some());
-        let age = |slot: u32| in_use(slot).map(|pair| (pair.state().age(epoch), evicted(slot)));
+        let counts_needy = self.is_of_group();
         // Found at the first pair that is due: mostly none is.
         let oldest = OnceCell::new();
-        let find_oldest = || candidates.as_slice().iter().copied().max_by_key(|slot| age(*slot));
-        for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
+        let is_oldest = |slot: u32| *oldest.get_or_init(|| due.oldest(candidates.as_slice())) == Some(slot);
+        for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice().iter().copied()) {
             *rank = i32::MAX;
-            let Some(pair) = in_use(*slot) else { continue };
-            let is_needy = self.needy == Some(*slot);
-            let is_due = is_due(pair.state(), epoch, again) || is_old(*slot);
-            let is_counted = || counts_all || (is_needy && kib_max.is_some());
-            if is_due && (is_counted() || *oldest.get_or_init(find_oldest) == Some(*slot)) {
-                scorer.count(*slot);
+            let Some(pair) = due.in_use(slot) else { continue };
+            let is_needy = self.needy == Some(slot);
+            if due.is_due(pair, slot) && (counts_all || is_needy && counts_needy || is_oldest(slot)) {
+                scorer.count(slot);
             } else if is_needy && candidates.as_slice().len() > 1 {
-                self.score_needy(scorer, *slot);
+                self.score_needy(scorer, slot);
             }
             if let PairState::Scored(score) = pair.state() {
                 *rank = score.rank(epoch, budget);
@@ -270,13 +258,5 @@ impl LeastUseful<'_> {
         let may_pay = memcg.is_descendant_of(self.limit)
             && layer_of(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
         may_pay.then_some(Victim { slot, id, memcg })
-    }
-}
-
-/// Returns true if a selection counts a pair in this state, or `again` a pair without a score.
-fn is_due(state: PairState, epoch: u32, again: bool) -> bool {
-    match again {
-        true => !matches!(state, PairState::Scored(_)),
-        false => state.is_due(epoch),
     }
 }
