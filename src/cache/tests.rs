@@ -30,7 +30,7 @@ mod times;
 
 use crate::runtime::RuntimeBuilder;
 use crate::{ByteSize, Cache, Runtime};
-use lowwater_shrinker::ReclaimReason;
+use lowwater_shrinker::{ReclaimReason, Watermarks};
 use std::time::{Duration, Instant};
 
 /// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may
@@ -69,6 +69,14 @@ fn wait_for_reclaimer(runtime: &Runtime) {
         std::thread::sleep(Duration::from_millis(20));
         unchanged = if std::mem::replace(&mut last, usage()) == last { unchanged + 1 } else { 0 };
     }
+}
+
+/// Returns a runtime in which only inserts and charges evict: the reclaimer, which evicts when its
+/// thread runs, has nothing to do. They may take long, as readers of other tests may hold removed
+/// entries back, and a busy machine may suspend their thread.
+fn without_reclaimer(budget: ByteSize) -> RuntimeBuilder {
+    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    Runtime::builder().budget(budget).watermarks(at_the_limit).direct_time_max(Duration::from_secs(60))
 }
 
 /// Returns a cache of byte vectors in a runtime of its own with this budget, with one node.

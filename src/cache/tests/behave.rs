@@ -3,11 +3,11 @@
 //!
 //! A test's name is the behaviour. A behaviour that is documented gets its test here.
 
-use super::{cache_of, entry_bytes, eventually};
+use super::{cache_of, entry_bytes, eventually, without_reclaimer};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
-use crate::{ByteSize, Cache, Runtime, Watermarks};
+use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -106,10 +106,8 @@ fn a_too_large_value_is_returned_with_the_reason() {
 
 #[test]
 fn used_entries_get_a_second_chance() {
-    // With watermarks of 0 only inserts evict: the reclaimer could otherwise scan the entry twice
-    // between two uses.
-    let runtime = Runtime::builder().budget(ByteSize::kib(64));
-    let runtime = runtime.watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO }).build().unwrap();
+    // The reclaimer could scan the entry twice between two uses.
+    let runtime = without_reclaimer(ByteSize::kib(64)).build().unwrap();
     let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64));
     let cache = cache.build().unwrap();
     cache.insert(0, vec![0; 100]).unwrap();

@@ -391,11 +391,8 @@ fn a_new_key_finds_room_among_entries_that_are_all_used() {
     use crate::cache::Eviction;
     let entries = if cfg!(miri) { 100 } else { 30_000 };
     for eviction in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance] {
-        let runtime = Runtime::builder()
-            .budget(ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get()))
-            .watermarks(crate::Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
-            .build()
-            .unwrap();
+        let budget = ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get());
+        let runtime = super::without_reclaimer(budget).build().unwrap();
         let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
         let cache = builder.eviction(eviction).build().unwrap();
         let (mut present, mut rejected) = (Vec::new(), 0);

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use crate::{ByteSize, Cache, RemovalCause, Runtime, Watermarks};
+use super::without_reclaimer;
+use crate::{ByteSize, Cache, RemovalCause};
 
 /// The key of the load whose publishing evicts entries.
 const PUBLISHED: u64 = 1 << 40;
@@ -23,9 +24,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// a follower of the published load, which waits until the listener has returned.
 #[test]
 fn a_listener_of_a_publishing_thread_waits_for_no_load() {
-    // The reclaimer starts only at the limit, so this thread evicts.
-    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
-    let runtime = Runtime::builder().budget(ByteSize::kib(64)).watermarks(at_the_limit).build().unwrap();
+    // So this thread evicts.
+    let runtime = without_reclaimer(ByteSize::kib(64)).build().unwrap();
     // The cache, for its own listener.
     let shared_cache = Arc::new(Mutex::new(None::<Cache<u64, Vec<u8>>>));
     let listener_calls = Arc::new(AtomicUsize::new(0));

@@ -4,12 +4,11 @@
 //!
 //! A change must ensure that no test depends on the machine's own nodes.
 
-use super::entry_bytes;
+use super::{entry_bytes, without_reclaimer};
 use crate::cache::Eviction;
 use crate::topology::Fixed;
-use crate::{ByteSize, Cache, NodeId, Runtime, Watermarks};
+use crate::{ByteSize, Cache, NodeId, Runtime};
 use std::sync::Arc;
-use std::time::Duration;
 
 const NODES: [NodeId; 2] = [NodeId::ZERO, NodeId::new(1)];
 
@@ -113,9 +112,7 @@ fn a_nodes_memory_is_returned_with_its_entries() {
 /// returns the hits in a thousand.
 fn hits(nodes: u16, eviction: Eviction) -> u64 {
     let topology = Arc::new(Fixed::new(nodes.into()));
-    let none = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
-    let builder = Runtime::builder().budget(ByteSize::kib(256)).topology(topology.clone()).watermarks(none);
-    let runtime = builder.direct_time_max(Duration::from_secs(60)).build().unwrap();
+    let runtime = without_reclaimer(ByteSize::kib(256)).topology(topology.clone()).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).eviction(eviction).weigher(|_, _| ByteSize::new(100));
     let cache = cache.build().unwrap();
     let (mut random, mut hits, requests) = (1_u64, 0, 100_000);

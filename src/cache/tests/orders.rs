@@ -10,9 +10,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
-use super::{entry_bytes_of, on_one_processor};
+use super::{entry_bytes_of, on_one_processor, without_reclaimer};
 use crate::cache::Eviction;
-use crate::{ByteSize, Cache, Runtime, Watermarks};
+use crate::{ByteSize, Cache, Runtime};
 
 /// The number of entries that fit.
 const ROOM: usize = 50;
@@ -160,12 +160,9 @@ fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) 
 
 /// Returns a cache that holds exactly this many entries when it is full.
 fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u64, Seeded> {
-    let runtime = Runtime::builder()
-        .budget(ByteSize::new(entries * entry_bytes_of::<u64, u64>()))
+    // An insert that runs out of time, as its thread was preempted, would have others evict more.
+    let runtime = without_reclaimer(ByteSize::new(entries * entry_bytes_of::<u64, u64>()))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
-        .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
-        // An insert that runs out of time, as its thread was preempted, has others evict more.
-        .direct_time_max(std::time::Duration::from_secs(60))
         .build()
         .unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));

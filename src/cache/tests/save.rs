@@ -6,7 +6,7 @@
 use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
 use crate::runtime::ManualClock;
-use crate::{ByteSize, Cache, Runtime, Watermarks};
+use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::{Memcg, MemcgError};
 use std::time::Duration;
 
@@ -208,11 +208,7 @@ fn loading_into_a_smaller_budget_keeps_used_entries() {
     let mut all = saved(&cache);
     // The least used first, as `load` advises: what is inserted last stays.
     all.sort_by_key(|(.., meta)| meta.heat % 4);
-    // With watermarks of 0 the reclaimer evicts nothing. Readers of other tests may hold removed
-    // entries back.
-    let watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
-    let small = Runtime::builder().budget(ByteSize::kib(200)).watermarks(watermarks);
-    let small = small.direct_time_max(Duration::from_secs(60)).build().unwrap();
+    let small = super::without_reclaimer(ByteSize::kib(200)).build().unwrap();
     let again = cache_in(&small);
     let loaded = again.load(all);
     assert!(small.root().usage() <= ByteSize::kib(200));

@@ -8,11 +8,10 @@
 
 use std::time::Duration;
 
-use super::{cache_in, entry_bytes, eventually, patient_cache_of};
+use super::{cache_in, entry_bytes, eventually, patient_cache_of, without_reclaimer};
 use crate::cache::charge::Room;
 use crate::cache::Eviction;
 use crate::{ByteSize, Memcg, Runtime};
-use lowwater_shrinker::Watermarks;
 
 fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
@@ -20,11 +19,8 @@ fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range
     }
 }
 
-/// Returns a cache in which only inserts evict: the reclaimer, which evicts when its thread runs,
-/// has nothing to do.
 fn cache_without_reclaimer(budget: ByteSize) -> crate::Cache<u64, Vec<u8>> {
-    let never = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
-    cache_in(Runtime::builder().budget(budget).watermarks(never).direct_time_max(Duration::from_secs(60)))
+    cache_in(without_reclaimer(budget))
 }
 
 #[test]
