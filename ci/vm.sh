@@ -219,8 +219,8 @@ guest 1 probe.high=96M probe.arg=--margin probe.arg=1 probe.arg=--megabytes prob
 went_well 1
 # The kernel reports that the limit was met, once for each time.
 expect outer_high '>=' 1
-expect events_memory_events '>=' 1
-expect events_memory_events '<=' "$(figure outer_high) + 1"
+expect events_memory_events_local '>=' 1
+expect events_memory_events_local '<=' "$(figure outer_high) + 1"
 
 echo "== 2 nodes, memory.high=96M, hearing PSI only"
 guest 2 probe.high=96M probe.arg=--psi-only probe.arg=--megabytes probe.arg=200 probe.arg=--squeeze probe.arg=0

@@ -19,7 +19,7 @@
 //! | limit | `memory.max`, `memory.high` | `memory.limit_in_bytes` |
 //! | usage | `memory.current` | `memory.usage_in_bytes` |
 //! | of that, droppable by the kernel | `memory.stat`: `file` less `shmem`, at most `active_file` and `inactive_file`, plus `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem`, at most `total_active_file` and `total_inactive_file` |
-//! | events | `memory.events` | - |
+//! | events | `memory.events`; of a group above, `memory.events.local` | - |
 //! | stalls | `memory.pressure` | - |
 //!
 //! A machine may have both (the memory controller in v1, and v2 for the rest): then limits come

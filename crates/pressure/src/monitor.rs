@@ -155,8 +155,8 @@ impl Monitor {
             missing = found.missing;
         }
         if let Some(watched) = &watched {
-            for file in watched.events_files() {
-                match OpenSource::cgroup_events(&file) {
+            for (group, is_own) in watched.groups_with_limit() {
+                match OpenSource::cgroup_events(group, is_own) {
                     Ok(source) => sources.extend(source.map(Some)),
                     // The group was found, not named: its usage is still read at intervals.
                     Err(error) if config.auto && config.cgroup.is_none() => missing.push(format!("{error}")),
@@ -282,7 +282,7 @@ impl MonitorShared {
         }
     }
 
-    /// Reads the control group's files, if they are due or an event of `memory.events` has come
+    /// Reads the control group's files, if they are due or an event of its counters has come
     /// (`at_once`). The state's lock is not held during the reads.
     fn look(&self, at_once: bool) {
         let Some(mut watched) = self.state.lock().take_watched(self.now(), at_once) else { return };

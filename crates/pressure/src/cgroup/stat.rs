@@ -10,8 +10,8 @@ use lowwater_lru_core::ByteSize;
 
 use crate::text::{pairs, TextError};
 
-/// Counts of how often a group (v2) met its limits, from `memory.events`. A field that the kernel
-/// does not report is 0.
+/// Counts of how often a group (v2) met its limits, from `memory.events`, which includes the groups
+/// below it, or from `memory.events.local`. A field that the kernel does not report is 0.
 ///
 /// ```
 /// use lowwater_pressure::cgroup::Events;
@@ -29,9 +29,9 @@ pub struct Events {
     pub high: u64,
     /// Times the group was about to exceed its `max`.
     pub max: u64,
-    /// Times the group was at its `max` with nothing to reclaim.
+    /// Times the group, or one below it, was at its own `max` with nothing to reclaim.
     pub oom: u64,
-    /// Processes of the group that an OOM killer has killed.
+    /// Processes of the group, and of those below it, that an OOM killer has killed.
     pub oom_kill: u64,
 }
 

@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lowwater_lru_core::ByteSize;
 
@@ -172,9 +172,10 @@ impl WatchedCgroup {
         self.config.budget(self.limit())
     }
 
-    /// Returns the `memory.events` files of all groups with a limit.
-    pub(super) fn events_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        self.limits.iter().filter_map(Limit::directory).map(|directory| directory.join("memory.events"))
+    /// Returns the directories of all groups with a limit, and whether it is the process's own
+    /// group or one above it.
+    pub(super) fn groups_with_limit(&self) -> impl Iterator<Item = (&Path, bool)> {
+        self.limits.iter().filter_map(Limit::directory).map(|directory| (directory, directory == self.directory()))
     }
 
     /// Returns the time of the next reading.
@@ -248,6 +249,7 @@ mod tests {
     use alloc::string::ToString;
     use proptest::prelude::*;
     use std::fs;
+    use std::path::PathBuf;
 
     /// Two nested groups with a limit each.
     struct Groups {
@@ -296,6 +298,14 @@ mod tests {
         let error = looked(&mut watched).unwrap_err().to_string();
         assert!(error.contains("inner cannot be read"), "{error}");
         assert_eq!(watched.budget(), ByteSize::new(900), "though the one above it still has its own");
+    }
+
+    #[test]
+    fn the_own_group_is_told_from_those_above() {
+        let groups = Groups::new("own");
+        let watched = groups.watched();
+        let found: Vec<_> = watched.groups_with_limit().collect();
+        assert_eq!(found, [(&*groups.inner, true), (&*groups.top, false)]);
     }
 
     #[test]

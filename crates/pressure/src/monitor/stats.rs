@@ -36,8 +36,8 @@ pub struct PressureStats {
     pub resident: Option<ResidentStats>,
     /// The other sources, in the order of
     /// [`MonitorConfig::sources`](crate::MonitorConfig::sources), then those of
-    /// [`MonitorConfig::auto`](crate::MonitorConfig::auto); the control group's `memory.events`
-    /// last.
+    /// [`MonitorConfig::auto`](crate::MonitorConfig::auto); the counters of
+    /// control groups last.
     pub sources: Vec<SourceStats>,
     /// For each source that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find, the
     /// reason why it cannot be watched.

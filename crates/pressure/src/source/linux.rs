@@ -1,8 +1,8 @@
-//! Sources of pressure on Linux: PSI triggers, the service manager's file, and a control group's
-//! `memory.events`. Each is a file descriptor, and the monitor's thread polls them all.
+//! Sources of pressure on Linux: PSI triggers, the service manager's file, and the counters of
+//! control groups. Each is a file descriptor, and the monitor's thread polls them all.
 //!
-//! The types of readiness differ (POLLPRI for PSI and `memory.events`, POLLIN for a FIFO or
-//! socket), so each source has a `How`.
+//! The types of readiness differ (POLLPRI for PSI and counters, POLLIN for a FIFO or socket),
+//! so each source has a `How`.
 //!
 //! A change must ensure that each error of a source is reported: the monitor then drops the source,
 //! as a poll of a dead descriptor returns at once, for ever.
@@ -33,7 +33,7 @@ use crate::Level;
 /// does not hold up the thread. If more was written, the next poll returns at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
-/// The buffer for `memory.events`, larger than the file of any kernel.
+/// The buffer for the counters of a group, larger than the file of any kernel.
 const COUNTERS_BYTES: usize = 4096;
 /// The pause after a failed poll.
 const POLL_REST: Duration = Duration::from_millis(100);
@@ -55,8 +55,9 @@ enum How {
     /// read back yet.
     Bytes { echo: Vec<u8> },
     /// By `POLLPRI`, from the change of a counter until the file is read through the polled
-    /// descriptor. `seen` has the counters of the last read.
-    Counters { seen: Events },
+    /// descriptor. `seen` has the counters of the last read. `has_others`: the file also counts
+    /// OOMs of groups whose limits do not apply to this process.
+    Counters { seen: Events, has_others: bool },
 }
 
 /// The stall times when the watch began, with which the first event of a trigger is compared.
@@ -161,15 +162,22 @@ impl OpenSource {
         Ok(Self { file, fd, how })
     }
 
-    /// Opens a group's `memory.events`; `None` where there is no such file (v1, the root).
-    pub(crate) fn cgroup_events(file: &Path) -> Result<Option<Self>, SourceError> {
+    /// Opens the counters of a group, which is the process's own or one above it; `None` where
+    /// there are none (v1, the root).
+    pub(crate) fn cgroup_events(group: &Path, is_own: bool) -> Result<Option<Self>, SourceError> {
+        // `memory.events` includes the groups below. Below a group above the own one these are also
+        // siblings, which may be out of memory at limits of their own: `memory.events.local` (since
+        // Linux 5.2) counts an `oom` only in the group that has the limit.
+        let (all, local) = (group.join("memory.events"), group.join("memory.events.local"));
+        let is_local = !is_own && local.exists();
+        let file = if is_local { local } else { all };
         if !file.exists() {
             return Ok(None);
         }
         let file = file.to_string_lossy().into_owned();
         let fd = open(&file, false)?;
         let seen = counters(&fd, &file)?;
-        Ok(Some(Self { file, fd, how: How::Counters { seen } }))
+        Ok(Some(Self { file, fd, how: How::Counters { seen, has_others: !is_own && !is_local } }))
     }
 
     /// Returns the path of the file.
@@ -204,11 +212,12 @@ impl OpenSource {
                 Ok(if is_news { SourceEvent::Level(*level) } else { SourceEvent::Nothing })
             }
             // The kernel returns ERR together with PRI each time the counters change.
-            How::Counters { seen } => {
+            How::Counters { seen, has_others } => {
                 let now = counters(&self.fd, &self.file)?;
                 // The `max` and `high` counters are ignored: page cache alone makes them grow. The
-                // group's usage is read instead.
-                let out_of_memory = now.oom > seen.oom || now.oom_kill > seen.oom_kill;
+                // group's usage is read instead, also where an OOM may be that of another group.
+                let has_oom = now.oom > seen.oom || now.oom_kill > seen.oom_kill;
+                let out_of_memory = has_oom && !*has_others;
                 *seen = now;
                 Ok(if out_of_memory { SourceEvent::Level(Level::Critical) } else { SourceEvent::Look })
             }
@@ -220,7 +229,7 @@ impl OpenSource {
     }
 }
 
-/// Reads `memory.events` from offset 0.
+/// Reads the counters of a group from offset 0.
 fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
     let mut buffer = [0; COUNTERS_BYTES];
     let read = match rustix::io::pread(fd, &mut buffer, 0) {
@@ -386,6 +395,39 @@ mod tests {
         assert_eq!(hears(full, before, Some([228_995_631, 206_532_783])), [critical, critical]);
         assert_eq!(hears(some, before, None), [medium, medium], "an unreadable file makes every event count");
         fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn an_oom_at_another_groups_limit_is_no_pressure() {
+        let group = std::env::temp_dir().join(alloc::format!("lowwater-oom-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&group);
+        fs::create_dir_all(&group).unwrap();
+        let (all, local) = (group.join("memory.events"), group.join("memory.events.local"));
+        let says = |file: &Path, oom: u64, oom_kill: u64| {
+            fs::write(file, alloc::format!("high 0\nmax 7\noom {oom}\noom_kill {oom_kill}\n")).unwrap();
+        };
+        let open = |is_own| {
+            says(&all, 1, 1);
+            OpenSource::cgroup_events(&group, is_own).unwrap().unwrap()
+        };
+        let hears = |opened: &mut OpenSource| opened.hear(PollFlags::PRI | PollFlags::ERR).unwrap();
+        let critical = SourceEvent::Level(Level::Critical);
+
+        // A kernel before 5.2: the usage decides, except for the own group.
+        let (mut own, mut above) = (open(true), open(false));
+        says(&all, 2, 2);
+        assert_eq!((hears(&mut own), hears(&mut above)), (critical, SourceEvent::Look));
+        assert_eq!((hears(&mut own), hears(&mut above)), (SourceEvent::Look, SourceEvent::Look), "seen");
+
+        says(&local, 0, 0);
+        let (mut own, mut above) = (open(true), open(false));
+        // A sibling's OOM, at the limit of the sibling.
+        says(&all, 2, 2);
+        assert_eq!((hears(&mut own), hears(&mut above)), (critical, SourceEvent::Look));
+        // An OOM at the limit of the group above, which has no process itself.
+        says(&local, 1, 0);
+        assert_eq!(hears(&mut above), critical);
+        fs::remove_dir_all(group).unwrap();
     }
 
     #[test]

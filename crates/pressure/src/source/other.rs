@@ -23,7 +23,7 @@ impl OpenSource {
         Err(SourceError::Unsupported { file: source.file()? })
     }
 
-    pub(crate) fn cgroup_events(_file: &Path) -> Result<Option<Self>, SourceError> {
+    pub(crate) fn cgroup_events(_group: &Path, _is_own: bool) -> Result<Option<Self>, SourceError> {
         Ok(None)
     }
 
