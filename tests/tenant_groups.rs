@@ -4,7 +4,8 @@
 //! A client that sends a new name with each request must cost no more than the bound. A change must
 //! ensure that both the number of groups and their bytes are compared with it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lowwater::lru_core::MemcgError;
@@ -186,6 +187,42 @@ fn a_tenant_that_comes_back_after_its_idle_time_keeps_its_entries() {
         assert!(group.is_online() && group.max() > ByteSize::ZERO);
     }
     assert_eq!(cache.get(&1), Some(1));
+}
+
+/// `is_new`: the setup is that of the first group of the name; otherwise that of the group after
+/// one that the program has ended.
+#[test]
+fn the_idle_time_begins_after_the_setup() {
+    const IDLE: Duration = Duration::from_millis(100);
+    for is_new in [true, false] {
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < wait::PATIENCE, "this thread never runs for {IDLE:?} without a break");
+            let runtime = runtime();
+            let (is_slow, setup_end) = (Arc::new(AtomicBool::new(is_new)), Arc::new(Mutex::new(begun)));
+            let (sleeps, ended) = (Arc::clone(&is_slow), Arc::clone(&setup_end));
+            let setup = move |name: &str, _: &Memcg| {
+                if name == "slow" && sleeps.load(Ordering::Relaxed) {
+                    std::thread::sleep(IDLE + IDLE / 2);
+                    *ended.lock().unwrap() = Instant::now();
+                }
+            };
+            let tenants = runtime.tenant_groups("tenants").idle_time(IDLE).setup(setup).build().unwrap();
+            if !is_new {
+                runtime.end_group(&tenants.get("slow").unwrap()).unwrap();
+                is_slow.store(true, Ordering::Relaxed);
+            }
+            let slow = tenants.get("slow").unwrap();
+            tenants.get("other").unwrap();
+            let is_kept = slow.is_online() && slow.max() > ByteSize::ZERO && tenants.len() == 2;
+            let after = setup_end.lock().unwrap().elapsed();
+            // A busy machine may have suspended this thread for the idle time: then once more.
+            if is_kept || after < IDLE / 2 {
+                assert!(is_kept, "the group was dropped {after:?} after its setup");
+                break;
+            }
+        }
+    }
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl TenantGroups {
                 self.end_idle(&mut idle, now);
             }
         }
-        found.map_or_else(|| self.create(name, now), Ok)
+        found.map_or_else(|| self.create(name), Ok)
     }
 
     /// Returns the group of a tenant, or the parent group where [`get`](Self::get) fails: all names
@@ -195,20 +195,23 @@ impl TenantGroups {
         let tenants = self.tenants.read();
         let tenant = tenants.get(name)?;
         // Relaxed: a time by itself. Not written again within a millisecond, so that threads that
-        // serve one tenant share the line.
-        if tenant.used.load(Ordering::Relaxed) != now {
-            tenant.used.store(now, Ordering::Relaxed);
+        // serve one tenant share the line. A thread that was suspended since it read the clock must
+        // not move the time back.
+        if tenant.used.load(Ordering::Relaxed) < now {
+            tenant.used.fetch_max(now, Ordering::Relaxed);
         }
         let group = &tenant.group;
         (!self.runtime.housekeeper().takes_no_records(group)).then(|| group.clone())
     }
 
-    fn create(&self, name: &str, now: u64) -> Result<Memcg, TenantError> {
+    fn create(&self, name: &str) -> Result<Memcg, TenantError> {
         let own_name = one_component(name);
         if own_name.len() > Memcg::NAME_MAX {
             return Err(MemcgError::BadName.into());
         }
         let mut idle = self.idle.lock();
+        // The lock may have been held for long: another thread's setup may block.
+        let now = self.now();
         // Another thread may have created it since the lookup.
         if let Some(group) = self.find(name, now) {
             return Ok(group);
@@ -238,18 +241,20 @@ impl TenantGroups {
         (self.setup)(name, &group);
         // The set-up has not panicked: the group stays.
         std::mem::forget(unfinished);
+        // The idle time begins when the group is returned, however long the setup took.
+        let used = self.now();
         let mut tenants = self.tenants.write();
         if let Some(known) = tenants.get_mut(name) {
             // The program has ended the tenant's old group. The tenant keeps its place in `idle`.
-            known.group = group.clone();
+            *known = Tenant { group: group.clone(), used: AtomicU64::new(used) };
             return Ok(group);
         }
         let name: Arc<str> = name.into();
-        tenants.insert(Arc::clone(&name), Tenant { group: group.clone(), used: AtomicU64::new(now) });
+        tenants.insert(Arc::clone(&name), Tenant { group: group.clone(), used: AtomicU64::new(used) });
         drop(tenants);
-        idle.push(now, name);
+        idle.push(used, name);
         // Relaxed: a hint, see `get`.
-        self.due.fetch_min(now.saturating_add(self.idle_ms()), Ordering::Relaxed);
+        self.due.fetch_min(used.saturating_add(self.idle_ms()), Ordering::Relaxed);
         Ok(group)
     }
 
@@ -348,5 +353,23 @@ fn one_component(name: &str) -> Box<str> {
     match name.contains(['/', '%', ':']) {
         true => name.replace('%', "%25").replace('/', "%2F").replace(':', "%3A").into(),
         false => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_with_an_older_time_does_not_move_the_last_use_back() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let tenants = runtime.tenant_groups("tenants").build().unwrap();
+        let group = tenants.get("a").unwrap();
+        let later = tenants.now() + 1_000;
+        for time in [later, later - 1, 0] {
+            assert_eq!(tenants.find("a", time).as_ref(), Some(&group));
+            let used = tenants.tenants.read()["a"].used.load(Ordering::Relaxed);
+            assert_eq!(used, later);
+        }
     }
 }
