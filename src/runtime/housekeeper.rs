@@ -46,7 +46,6 @@ use std::thread;
 
 use lowwater_lru_core::{ByteSize, Memcg, OfflineHook};
 use lowwater_shrinker::CallbackScope;
-use parking_lot::{Condvar, Mutex};
 
 use super::ghosts::Ghosts;
 use super::maintenance::{Maintenance, MaintenanceId};
@@ -70,18 +69,7 @@ pub(crate) struct Notifier(Arc<HousekeeperShared>);
 impl Housekeeper {
     /// Starts the two threads; `nodes` is the number of NUMA nodes.
     pub(crate) fn start(nodes: usize, retired: Arc<Retired>) -> std::io::Result<Self> {
-        let (notified, callback_done, callback_begun) = (Condvar::new(), Condvar::new(), Condvar::new());
-        let shared = HousekeeperShared {
-            state: Mutex::default(),
-            notified,
-            callback_done,
-            callback_begun,
-            nodes,
-            retired,
-            ghosts: Ghosts::default(),
-            mean_cost: MeanCost::default(),
-        };
-        let housekeeper = Self { shared: Arc::new(shared) };
+        let housekeeper = Self { shared: Arc::new(HousekeeperShared::new(nodes, retired)) };
         // Locked until both threads' join handles are stored; the threads' first step takes the
         // lock.
         let mut state = housekeeper.shared.state.lock();
@@ -136,17 +124,24 @@ impl Housekeeper {
     }
 
     /// Queues a group to be ended; if `evicts`, its records are evicted first. Returns false if the
-    /// call changes nothing, because the group is queued already.
+    /// group is queued already and the call changes nothing, and if it is too late: the group has
+    /// ended, or is going offline.
     fn end_in_background(&self, group: &Memcg, evicts: bool) -> bool {
         let mut state = self.shared.state.lock();
+        // The housekeeper has ended a group before it removes the group from the queue.
+        let mut is_in_time = group.is_online();
+        // Queued also if it is too late: the end of the queue's entry resets the `max` of 0 that
+        // `Runtime::drop_group` has set.
         match state.dropped.iter_mut().find(|dropped| dropped.group == *group) {
             Some(there) if there.evicts || !evicts => return false,
-            Some(there) => there.evicts = true,
-            // `empty` is set when no cache has a record of the group any more.
-            None => state.dropped.push_back(DroppedGroup { group: group.clone(), evicts, empty: None }),
+            Some(there) => {
+                there.evicts = true;
+                is_in_time &= !there.is_ending;
+            }
+            None => state.dropped.push_back(DroppedGroup::new(group.clone(), evicts)),
         }
         self.shared.notify_locked(state);
-        true
+        is_in_time
     }
 
     /// Returns whether the group itself is to be ended in the background.
@@ -282,7 +277,7 @@ mod tests {
     impl OfflineHook for DropsEndingGroup {
         fn offline(&self, dying: &Memcg, _parent: &Memcg) {
             dying.set_max(ByteSize::ZERO);
-            assert!(self.0.housekeeper().drop_group(dying));
+            assert!(!self.0.housekeeper().drop_group(dying), "its records are the parent's already");
         }
     }
 

@@ -34,6 +34,16 @@ enum Emptied {
     All,
 }
 
+/// The result of ending a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupEnd {
+    /// The group was dropped meanwhile: its records are to be evicted first.
+    MustEvict,
+    HasChildren,
+    /// The group is offline.
+    Ended,
+}
+
 impl HousekeeperShared {
     /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the
     /// next try; none if no group needs one.
@@ -44,7 +54,9 @@ impl HousekeeperShared {
             if start.elapsed() >= WORK {
                 return Ok(Some(WORK));
             }
-            let Some(DroppedGroup { group, evicts, empty }) = self.state.lock().dropped.front().cloned() else { break };
+            let Some(DroppedGroup { group, evicts, empty, .. }) = self.state.lock().dropped.front().cloned() else {
+                break;
+            };
             let emptied = if evicts { self.empty(lease, &group, start)? } else { Emptied::All };
             if emptied == Emptied::More {
                 self.rotate(None);
@@ -60,36 +72,60 @@ impl HousekeeperShared {
             } else if evicts && group.usage().get() > 0 && since.elapsed() < CHARGES_WAIT_MAX {
                 self.rotate(Some(since));
                 CHARGES_POLL
-            } else if self.end_group(lease, &group)? == Some(Err(MemcgError::HasChildren)) {
-                self.rotate(empty);
-                RETRY
             } else {
-                // This may be the last handle on the group: it is dropped without the lock.
-                let ended = self.state.lock().dropped.pop_front();
-                // A `drop_group` may have set the 0 since this group was looked at.
-                let is_dropped = ended.as_ref().is_some_and(|ended| ended.evicts);
-                drop(ended);
-                if is_dropped {
-                    // An ended group may be charged, within its ancestors' limits. Not before the
-                    // group has left the queue: a `drop_group` that sets the 0 later queues it
-                    // again. Who reads this `max` finds the group offline.
-                    group.set_max(ByteSize::MAX);
+                match self.end_group(lease, &group, evicts)? {
+                    // The drop has notified this thread, so it works on if this was the last turn.
+                    GroupEnd::MustEvict => continue,
+                    GroupEnd::HasChildren => {
+                        self.rotate(empty);
+                        RETRY
+                    }
+                    GroupEnd::Ended => {
+                        self.remove_ended(&group);
+                        self.visit_each(lease, |maintenance| maintenance.release_memory())?;
+                        continue;
+                    }
                 }
-                self.visit_each(lease, |maintenance| maintenance.release_memory())?;
-                continue;
             };
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
         }
         Ok(wait)
     }
 
-    /// Ends a group. `None` if a hook of the tree panicked; the group is offline then, too.
-    fn end_group(&self, lease: Lease, group: &Memcg) -> Result<Option<Result<(), MemcgError>>, LeaseLost> {
-        self.before_callback(&mut self.state.lock());
-        // A hook of the tree may be user code.
+    /// Ends the first group of the queue, unless `evicts` has changed since the caller read it.
+    fn end_group(&self, lease: Lease, group: &Memcg, evicts: bool) -> Result<GroupEnd, LeaseLost> {
+        let mut state = self.state.lock();
+        if let Some(first) = state.dropped.front_mut() {
+            if first.evicts != evicts {
+                return Ok(GroupEnd::MustEvict);
+            }
+            // From now on a `drop_group` is refused.
+            first.is_ending = true;
+        }
+        self.before_callback(&mut state);
+        drop(state);
+        // A hook of the tree may be user code. If it panics, the group is offline, too.
         let ended = caught(|| group.offline());
         self.after_callback(&mut self.state.lock(), lease)?;
-        Ok(ended)
+        Ok(match ended {
+            Some(Err(MemcgError::HasChildren)) => GroupEnd::HasChildren,
+            _ => GroupEnd::Ended,
+        })
+    }
+
+    /// Removes the first group, which has ended, from the queue.
+    fn remove_ended(&self, group: &Memcg) {
+        // This may be the last handle on the group: it is dropped without the lock.
+        let ended = self.state.lock().dropped.pop_front();
+        // A refused `drop_group` may have set the 0 while the group went offline.
+        let is_dropped = ended.as_ref().is_some_and(|ended| ended.evicts);
+        drop(ended);
+        if is_dropped {
+            // An ended group may be charged, within its ancestors' limits. Not before the group has
+            // left the queue: a `drop_group` that sets the 0 later queues it again. Who reads this
+            // `max` finds the group offline.
+            group.set_max(ByteSize::MAX);
+        }
     }
 
     /// Moves the first dropped group behind the others, and stores since when no cache has a record
@@ -98,6 +134,7 @@ impl HousekeeperShared {
         let dropped = &mut self.state.lock().dropped;
         if let Some(mut first) = dropped.pop_front() {
             first.empty = empty;
+            first.is_ending = false;
             dropped.push_back(first);
         }
     }
@@ -129,5 +166,64 @@ impl HousekeeperShared {
             true if is_held_up() => Emptied::HeldUp,
             true => Emptied::All,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Housekeeper;
+    use super::*;
+    use crate::Runtime;
+    use lowwater_lru_core::MemcgTree;
+    use std::sync::Arc;
+
+    /// A housekeeper without threads: the test does the lease holder's steps. One group is queued
+    /// to be ended, with its records.
+    fn with_one_queued() -> (Housekeeper, MemcgTree, Memcg) {
+        let retired = Arc::clone(&Runtime::builder().unlimited().build().unwrap().housekeeper().shared.retired);
+        let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, retired)) };
+        let tree = MemcgTree::new(0);
+        let group = tree.root().create("group").unwrap();
+        housekeeper.end_after_children(&group);
+        (housekeeper, tree, group)
+    }
+
+    #[test]
+    fn a_group_that_is_dropped_before_it_ends_is_emptied_first() {
+        let (housekeeper, _tree, group) = with_one_queued();
+        let evicts = housekeeper.shared.state.lock().dropped[0].evicts;
+        assert!(housekeeper.drop_group(&group));
+        let end = |evicts| housekeeper.shared.end_group(Lease::default(), &group, evicts);
+        assert!(end(evicts).is_ok_and(|end| end == GroupEnd::MustEvict) && group.is_online());
+        assert!(end(true).is_ok_and(|end| end == GroupEnd::Ended) && !group.is_online());
+    }
+
+    #[test]
+    fn a_drop_of_a_group_that_is_going_offline_is_refused() {
+        let (housekeeper, _tree, group) = with_one_queued();
+        // The steps of the lease holder up to the end, which fails.
+        let child = group.create("child").unwrap();
+        let end = housekeeper.shared.end_group(Lease::default(), &group, false);
+        assert!(end.is_ok_and(|end| end == GroupEnd::HasChildren));
+        assert!(!housekeeper.drop_group(&group), "its records would be the parent's");
+        assert!(housekeeper.is_dropping_itself(&group), "it is emptied at the next try");
+        housekeeper.shared.rotate(None);
+        assert!(!housekeeper.shared.state.lock().dropped[0].is_ending);
+        child.offline().unwrap();
+    }
+
+    #[test]
+    fn a_drop_of_a_group_that_has_ended_is_refused_and_its_max_reset() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let group = runtime.group("group").unwrap();
+        // As a call that found the group online before.
+        runtime.end_group(&group).unwrap();
+        group.set_max(ByteSize::ZERO);
+        assert!(!runtime.housekeeper().drop_group(&group));
+        let begun = Instant::now();
+        while group.max() == ByteSize::ZERO {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the max stays 0");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -74,8 +74,17 @@ pub(super) struct DroppedGroup {
     pub(super) group: Memcg,
     /// The group's records are evicted first. Otherwise they become the parent's.
     pub(super) evicts: bool,
+    /// The group is going offline: it is too late to evict its records.
+    pub(super) is_ending: bool,
     /// Since when no cache has a record of the group; none if that is not known.
     pub(super) empty: Option<Instant>,
+}
+
+impl DroppedGroup {
+    /// Creates the entry of a group that the caches may have records of.
+    pub(super) fn new(group: Memcg, evicts: bool) -> Self {
+        Self { group, evicts, is_ending: false, empty: None }
+    }
 }
 
 impl HousekeeperState {
@@ -95,6 +104,20 @@ impl HousekeeperState {
 }
 
 impl HousekeeperShared {
+    /// Creates the state without caches, threads and groups.
+    pub(super) fn new(nodes: usize, retired: Arc<Retired>) -> Self {
+        Self {
+            state: Mutex::default(),
+            notified: Condvar::new(),
+            callback_done: Condvar::new(),
+            callback_begun: Condvar::new(),
+            nodes,
+            retired,
+            ghosts: Ghosts::default(),
+            mean_cost: MeanCost::default(),
+        }
+    }
+
     /// Notifies the lease holder of something to do.
     pub(super) fn notify(&self) {
         self.notify_locked(self.state.lock());
