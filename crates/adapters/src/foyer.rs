@@ -11,7 +11,17 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use foyer_memory::{Cache, CacheProperties};
 use lowwater::ByteSize;
 
+use crate::capacity_steps::capacity_steps;
 use crate::Evict;
+
+/// Each step of an eviction lowers the capacity by `1 / STEP_DIVISOR`: at most nine steps for eight
+/// shards.
+const STEP_DIVISOR: u64 = 4;
+/// With fewer entries per shard than this number, the capacity is lowered in steps. With more, the
+/// shards are about equally heavy, and steps would only make evictions longer: each starts a thread
+/// for each shard. Steps for any number of entries raised the share of a cache of eight shards in
+/// equal use beside a lowwater `Cache` from 0.60 to 0.74.
+const FEW_ENTRIES: usize = 16;
 
 /// The weighter must return bytes. Build the cache with a capacity above the budget (1 << 40), so
 /// that the runtime alone decides; a lower capacity is a second bound beside the runtime.
@@ -22,6 +32,12 @@ use crate::Evict;
 /// are better: eight by default. Meanwhile other threads evict from other caches, and this one
 /// evicts as much afterwards. If a thread cannot be started, the shards after it are not evicted.
 /// If an event listener panics, it is not called for the rest of that shard.
+///
+/// Each shard has an equal part of the capacity, so an eviction takes more than it must: the bytes
+/// of each shard above its part of the target, and each entry that is heavier than that part. With
+/// fewer than 16 entries per shard it lowers the capacity in steps, by a quarter each, until the
+/// weight is low enough. Then it takes at most a quarter of the heaviest shards, and from equally
+/// heavy shards one entry each. So a few heavy entries among many light ones need one shard.
 ///
 /// After such a failure, shards may keep the lower capacity until the next eviction.
 ///
@@ -48,7 +64,14 @@ where
         // panics. The second call must follow nevertheless, or the cache would stay small.
         let resize = |capacity| drop(catch_unwind(AssertUnwindSafe(|| self.resize(capacity))));
         let capacity = self.capacity();
-        resize(usize::try_from(target.get()).unwrap_or(usize::MAX));
+        // One shard needs one step.
+        let shards = if self.entries() < FEW_ENTRIES * self.shards() { self.shards() } else { 1 };
+        for lowered in capacity_steps(capacity as u64, target.get(), shards as u64, 1, STEP_DIVISOR) {
+            resize(usize::try_from(lowered).unwrap_or(usize::MAX));
+            if self.weight() <= target {
+                break;
+            }
+        }
         resize(capacity);
     }
 }

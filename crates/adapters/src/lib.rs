@@ -61,6 +61,7 @@
 //! | `eviction` | the right to evict from a cache, which one thread has at a time |
 //! | `growth` | an estimate of the bytes that updates add during an eviction |
 //! | `adapted` | [`adapt`] and [`Adapted`] |
+//! | `capacity_steps` | how a sharded cache is evicted from by lower capacities |
 //! | `weighed` | [`Weighed`]: weights and a lock for caches that count entries |
 //! | `quick_cache`, `foyer`, `lru`, `hashlink` | one crate each |
 
@@ -69,6 +70,8 @@
 
 mod adapted;
 mod balance;
+#[cfg(any(feature = "foyer", feature = "quick_cache"))]
+mod capacity_steps;
 mod evict;
 mod eviction;
 #[cfg(feature = "foyer")]

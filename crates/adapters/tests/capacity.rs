@@ -49,3 +49,53 @@ fn quick_cache_evicts_nothing_above_its_weight() {
     cache.shrink_to(ByteSize::kib(512));
     assert_eq!(cache.get(&1), Some(1 << 19));
 }
+
+/// Eight entries in eight shards, by the number in each shard: the heaviest shard decides how far
+/// the capacity must fall.
+const UNEVEN: [&[u64]; 3] = [&[8], &[4, 1, 1, 1, 1], &[3, 2, 1, 1, 1]];
+const ENTRY: u64 = 1 << 20;
+
+/// Returns for each shard of `counts` as many keys as it says.
+fn keys_of_shards(counts: &[u64], shard_of: impl Fn(u64) -> usize) -> Vec<u64> {
+    let keys_of = |(shard, count): (usize, &u64)| {
+        (0..).filter(|key| shard_of(*key) == shard).take(*count as usize).collect::<Vec<_>>()
+    };
+    counts.iter().enumerate().flat_map(keys_of).collect()
+}
+
+/// Checks an eviction of one page from eight entries.
+fn evicts_few(cache: &impl Evict, counts: &[u64]) {
+    assert_eq!(cache.weight(), ByteSize::new(8 * ENTRY), "{counts:?}");
+    let target = ByteSize::new(8 * ENTRY - 4096);
+    cache.shrink_to(target);
+    let left = cache.weight();
+    assert!((ByteSize::new(6 * ENTRY)..=target).contains(&left), "{left} bytes are left of {counts:?} entries");
+}
+
+#[test]
+fn quick_cache_keeps_the_lighter_shards() {
+    for counts in UNEVEN {
+        let mut options = quick_cache::OptionsBuilder::new();
+        options.shards(8).estimated_items_capacity(8 * 32).weight_capacity(64 * ENTRY);
+        let cache: Cache<u64, u64, Bytes> =
+            Cache::with_options(options.build().unwrap(), Bytes, Default::default(), Default::default());
+        assert_eq!(cache.num_shards(), 8);
+        for key in keys_of_shards(counts, |key| cache.shard_index(&key)) {
+            cache.insert(key, ENTRY);
+        }
+        evicts_few(&cache, counts);
+        assert_eq!(cache.capacity(), 64 * ENTRY);
+    }
+}
+
+#[test]
+fn foyer_keeps_the_lighter_shards() {
+    for counts in UNEVEN {
+        let builder = foyer_memory::CacheBuilder::new(1 << 40).with_shards(8);
+        let cache: foyer_memory::Cache<u64, u64> = builder.with_weighter(|_, bytes: &u64| *bytes as usize).build();
+        for key in keys_of_shards(counts, |key| cache.hash(&key) as usize % cache.shards()) {
+            cache.insert(key, ENTRY);
+        }
+        evicts_few(&cache, counts);
+    }
+}
