@@ -27,7 +27,11 @@ use std::path::{Path, PathBuf};
 /// followed; other file systems mounted below are not entered.
 ///
 /// Changes that are made without this cache are not noticed: cached answers stay until they are
-/// reclaimed or [invalidated](crate::Mount::invalidate).
+/// reclaimed or [invalidated](crate::Mount::invalidate). A directory that was moved or replaced in
+/// that way is [not found](io::ErrorKind::NotFound) until it is looked up under its new name. Each
+/// call checks the inode of its directory first, and then uses the directory's path. A symbolic
+/// link that another process puts in the place of that directory, or of one above it, between the
+/// two steps is followed.
 ///
 /// The paths are not bounded, and the cache's limits do not count them: one path is kept for each
 /// name that was looked up, created or linked, until the name is removed or replaced through this
@@ -49,14 +53,16 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the tree below `root`. A relative path is that of the current working directory.
+    /// Opens the tree below `root`. A relative path is that of the current working directory, and
+    /// symbolic links in the path are followed now.
     ///
     /// # Errors
     ///
     /// The operating system's error for `root`; [`io::ErrorKind::NotADirectory`].
     pub fn open(root: &Path) -> io::Result<Self> {
-        // The working directory may change while the tree is open.
-        let root = std::path::absolute(root)?;
+        // The working directory may change while the tree is open. `is_current` does not follow
+        // links.
+        let root = fs::canonicalize(root)?;
         let meta = fs::metadata(&root)?;
         let node = node(&meta);
         if node.kind != Kind::Directory {
@@ -67,11 +73,24 @@ impl Files {
         Ok(Self { root: node, device, paths, renames, foreign })
     }
 
-    /// Returns the path of `name` in the directory `dir`. An error if `dir` has no known path.
+    /// Returns the path of the directory `dir`. An error if none is known, or another file was put
+    /// in its place without this backend: a symbolic link could lead out of the tree.
+    fn dir_path(&self, dir: u64) -> io::Result<PathBuf> {
+        let path = self.paths.read().get(&dir).and_then(|known| known.last()).cloned();
+        path.filter(|path| self.is_current(path, dir)).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Returns the path of `name` in the directory `dir`, with the errors of
+    /// [`dir_path`](Self::dir_path).
     fn path(&self, dir: u64, name: Name<'_>) -> io::Result<PathBuf> {
-        let paths = self.paths.read();
-        let dir = paths.get(&dir).and_then(|known| known.last()).ok_or(io::ErrorKind::NotFound)?;
-        Ok(dir.join(OsStr::from_bytes(name.bytes())))
+        let mut path = self.dir_path(dir)?;
+        path.push(OsStr::from_bytes(name.bytes()));
+        Ok(path)
+    }
+
+    /// Returns whether a known path still leads to its inode.
+    fn is_current(&self, path: &Path, inode: u64) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (self.device, inode))
     }
 
     /// Returns an inode as this backend reports it: the root of another file system is
@@ -185,10 +204,7 @@ impl Backend for Files {
         let new = self.path(dir, name)?;
         let known = self.paths.read().get(&file).cloned().unwrap_or_default();
         // A path whose file was removed or replaced without this backend is skipped.
-        let is_current = |path: &&PathBuf| {
-            fs::symlink_metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == (self.device, file))
-        };
-        let old = known.iter().rev().find(is_current).ok_or(io::ErrorKind::NotFound)?;
+        let old = known.iter().rev().find(|path| self.is_current(path, file)).ok_or(io::ErrorKind::NotFound)?;
         fs::hard_link(old, &new)?;
         self.paths.write().entry(file).or_default().push(new);
         Ok(())
@@ -196,10 +212,8 @@ impl Backend for Files {
 
     fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         let _paths_stay = self.renames.read();
-        let path = self.paths.read().get(&dir).and_then(|known| known.last()).cloned();
-        let path = path.ok_or(io::ErrorKind::NotFound)?;
         let mut names = Vec::new();
-        for entry in fs::read_dir(path)? {
+        for entry in fs::read_dir(self.dir_path(dir)?)? {
             let entry = entry?;
             match entry.metadata() {
                 Ok(meta) => names.push((entry.file_name().into_vec().into(), self.node(&meta))),

@@ -127,6 +127,49 @@ fn a_replaced_or_removed_file_leaves_no_path() {
     assert_eq!(paths(), 1, "of the root");
 }
 
+/// A directory is known by its number, so a symbolic link at its path is another file.
+#[test]
+fn a_link_in_the_place_of_a_directory_is_not_followed() {
+    let scratch = Scratch::new("escape");
+    let (tree, outside) = (scratch.0.join("tree"), scratch.0.join("outside"));
+    fs::create_dir_all(tree.join("d")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "").unwrap();
+    let files = Files::open(&tree).unwrap();
+    let root = files.root().unwrap().inode;
+    let dir = files.lookup(root, name(b"d")).unwrap().unwrap().inode;
+    let file = files.create(root, name(b"file"), Kind::File).unwrap().inode;
+    fs::rename(tree.join("d"), tree.join("e")).unwrap();
+    std::os::unix::fs::symlink(&outside, tree.join("d")).unwrap();
+    let secret = (dir, name(b"secret"));
+    assert!(!matches!(files.lookup(secret.0, secret.1), Ok(Some(_))));
+    assert!(files.read_dir(dir).is_err());
+    assert!(files.create(dir, name(b"created"), Kind::File).is_err());
+    assert!(files.link(file, dir, name(b"linked")).is_err());
+    assert!(files.rename((root, name(b"file")), (dir, name(b"moved"))).is_err());
+    assert!(files.rename(secret, (root, name(b"stolen"))).is_err());
+    assert!(files.remove(secret.0, secret.1).is_err());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert!(outside.join("secret").exists());
+    // Its new name is looked up, and the directory is served again.
+    assert_eq!(files.lookup(root, name(b"e")).unwrap().unwrap().inode, dir);
+    files.create(dir, name(b"created"), Kind::File).unwrap();
+    assert!(tree.join("e/created").exists());
+}
+
+/// A link to the root is followed when the tree is opened.
+#[test]
+fn a_root_may_be_a_symbolic_link() {
+    let scratch = Scratch::new("linked-root");
+    fs::create_dir(scratch.0.join("tree")).unwrap();
+    std::os::unix::fs::symlink("tree", scratch.0.join("link")).unwrap();
+    let files = Files::open(&scratch.0.join("link")).unwrap();
+    let root = files.root().unwrap().inode;
+    files.create(root, name(b"file"), Kind::File).unwrap();
+    assert_eq!(files.read_dir(root).unwrap().len(), 1);
+    assert!(scratch.0.join("tree/file").exists());
+}
+
 /// On Linux the roots of `/dev/shm` and `/dev/pts` have the same number, as has `/dev` itself.
 #[test]
 fn inodes_of_other_file_systems_have_numbers_of_their_own() {
