@@ -143,7 +143,13 @@ impl DentryRef<'_> {
     /// Returns whether the directory of the name is watched.
     #[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]
     pub fn is_watched(&self) -> bool {
-        self.dentry.has(flag::PARENT_WATCHED)
+        if !self.dentry.has(flag::PARENT_WATCHED) {
+            return false;
+        }
+        // The flag stays when the last watch ends, so the directory's counter is read as well.
+        let locked = self.dentry.lock();
+        let is_watched = |parent: &Arc<Dentry>| parent.dir().is_some_and(|dir| dir.children.lock().watchers > 0);
+        self.dentry.has(flag::PARENT_WATCHED) && locked.parent.as_ref().is_some_and(is_watched)
     }
 
     /// Returns the dentry, which the only user has frozen, without a put: the caller kills it.

@@ -7,7 +7,7 @@
 //! directory's lock, which has locked up machines with 200 million negatives in a directory.
 //!
 //! When the last watch is dropped, the flags stay, and are cleared when their dentries are moved or
-//! turn negative, as in Linux since 6.12.
+//! turn negative, as in Linux since 6.12. So [`DentryRef::is_watched`] reads the counter, too.
 //!
 //! A change must increment the counter before the walk begins: a child that turns positive where
 //! the walk has been is marked only because of the counter.

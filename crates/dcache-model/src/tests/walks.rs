@@ -159,6 +159,7 @@ fn d17_after_a_watch_is_set_every_positive_child_is_marked() {
     fixture.mount.rename(&path(5), b"/away").unwrap();
     assert!(!fixture.mount.lookup(b"/away").unwrap().unwrap().is_watched(), "its directory is not watched");
     drop(watch);
+    assert!(!fixture.mount.lookup(&path(1)).unwrap().unwrap().is_watched(), "the watch has ended");
     drop(fixture.mount.create(b"/d/later").unwrap());
     assert!(!fixture.mount.lookup(b"/d/later").unwrap().unwrap().is_watched());
     fixture.assert_valid();
