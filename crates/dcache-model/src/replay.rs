@@ -57,8 +57,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<RecordedOp>, ParseError> {
 fn parse_line(line: &[u8]) -> Option<RecordedOp> {
     let mut fields = line.split(|&b| b == b'\t');
     let (op, path, last) = (fields.next()?, fields.next()?, fields.next()?);
-    let path = unescape(path)?;
-    if fields.next().is_some() || path.first() != Some(&b'/') {
+    let path = unescape_path(path)?;
+    if fields.next().is_some() {
         return None;
     }
     let existed = match last {
@@ -70,12 +70,16 @@ fn parse_line(line: &[u8]) -> Option<RecordedOp> {
         b"l" => Some(RecordedOp::Lookup(path, existed?)),
         b"c" => Some(RecordedOp::Create(path, existed?)),
         b"u" => Some(RecordedOp::Unlink(path, existed?)),
-        b"m" => Some(RecordedOp::Rename(path, unescape(last)?)),
+        b"m" => Some(RecordedOp::Rename(path, unescape_path(last)?)),
         _ => None,
     }
 }
 
-fn unescape(field: &[u8]) -> Option<Box<[u8]>> {
+/// Returns the path of a field; `None` unless it begins at the root.
+fn unescape_path(field: &[u8]) -> Option<Box<[u8]>> {
+    if field.first() != Some(&b'/') {
+        return None;
+    }
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.iter();
     while let Some(&byte) = rest.next() {
@@ -252,9 +256,9 @@ mod tests {
         assert_eq!(ops[1], RecordedOp::Create(b"/b\tc"[..].into(), false));
         assert_eq!(ops[2], RecordedOp::Unlink(b"/a\n\\"[..].into(), true));
         assert_eq!(ops[3], RecordedOp::Rename(b"/a"[..].into(), b"/b"[..].into()));
-        for bad in
-            [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"]
-        {
+        let bad =
+            [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"];
+        for bad in bad.into_iter().chain([&b"\nm\t/a\t1"[..], b"\nm\t/a\t"]) {
             assert_eq!(parse(bad), Err(ParseError { line: 2 }), "{}", bad.escape_ascii());
         }
     }
