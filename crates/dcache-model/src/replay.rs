@@ -114,13 +114,18 @@ pub struct ReplayCounts {
 }
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
-/// moved one counts as existing), and the directories above each path that the recording found,
-/// created, removed or moved.
+/// moved one counts as existing), and the directories through which each path leads that the
+/// recording found, created, removed or moved.
+///
+/// # Errors
+///
+/// [`InvalidInput`](std::io::ErrorKind::InvalidInput), if the name of one of these directories is
+/// too long or has a NUL byte.
 pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
-    let mut made: HashSet<&[u8]> = HashSet::new();
-    let mut dirs: HashSet<&[u8]> = HashSet::new();
-    let mut files: Vec<&[u8]> = Vec::new();
+    let mut made: HashSet<Box<[u8]>> = HashSet::new();
+    let mut dirs: HashSet<Box<[u8]>> = HashSet::new();
+    let mut files: Vec<Box<[u8]>> = Vec::new();
     for op in ops {
         let (path, existed) = match op {
             RecordedOp::Lookup(path, existed)
@@ -128,28 +133,51 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
             | RecordedOp::Unlink(path, existed) => (path, *existed),
             RecordedOp::Rename(path, _) => (path, true),
         };
+        let needs_dirs = existed || !matches!(op, RecordedOp::Lookup(..));
+        let path = resolve(path, |dir| {
+            if needs_dirs && !dirs.contains(dir) {
+                dirs.insert(dir.into());
+            }
+        });
         if let RecordedOp::Rename(_, to) = op {
-            made.insert(to);
+            made.insert(resolve(to, |_| {}));
         }
-        if existed && !made.contains(&**path) {
-            files.push(path);
+        if existed && !made.contains(&path) {
+            files.push(path.clone());
         }
         made.insert(path);
-        let parents = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| &path[..at]);
-        if existed || !matches!(op, RecordedOp::Lookup(..)) {
-            dirs.extend(parents);
-        }
     }
     for dir in &dirs {
         memory.create_path(dir, Kind::Directory)?;
     }
     for file in files {
-        if !dirs.contains(file) && file != b"/" {
+        if !dirs.contains(&file) {
             // A file that contradicts a directory of the same recording is left out.
-            let _ = memory.create_path(file, Kind::File);
+            let _ = memory.create_path(&file, Kind::File);
         }
     }
     Ok(memory)
+}
+
+/// Returns a path without `.`, `..` and empty components, which is empty for the root. Calls
+/// `visit_dir` with each directory on the way, also with one that is left again by `..`.
+fn resolve(path: &[u8], mut visit_dir: impl FnMut(&[u8])) -> Box<[u8]> {
+    let mut resolved = Vec::with_capacity(path.len());
+    let mut parts = path.split(|&b| b == b'/').peekable();
+    while let Some(part) = parts.next() {
+        match part {
+            b"" | b"." => {}
+            b".." => resolved.truncate(resolved.iter().rposition(|&b| b == b'/').unwrap_or(0)),
+            name => {
+                resolved.push(b'/');
+                resolved.extend_from_slice(name);
+            }
+        }
+        if parts.peek().is_some() || matches!(part, b"." | b"..") {
+            visit_dir(&resolved);
+        }
+    }
+    resolved.into()
 }
 
 /// Replays a recording against a mount with backend `backend`. An operation that fails is
@@ -247,6 +275,19 @@ mod tests {
             "before the recording"
         );
         assert_eq!(is(b"/made/never"), None, "it did not exist when it was to be removed first");
+    }
+
+    #[test]
+    fn backend_for_resolves_dots() {
+        let text = b"l\t/a/../b/./f\t1\nl\t/../c/d/..\t1\nm\t/b/x\t/b/../y\nl\t/y\t1\nl\t/../no/f\t0\n";
+        let ops = parse(text).unwrap();
+        let memory = Arc::new(backend_for(&ops).unwrap());
+        let stage = mounted(&memory);
+        let is = |path: &[u8]| stage.0.lookup(path).unwrap().map(|entry| entry.kind());
+        assert_eq!((is(b"/b/f"), is(b"/b/x")), (Some(Kind::File), Some(Kind::File)));
+        assert_eq!((is(b"/a"), is(b"/c")), (Some(Kind::Directory), Some(Kind::Directory)), "paths lead through them");
+        assert_eq!((is(b"/y"), is(b"/no")), (None, None), "the recording makes one, and did not find the other");
+        assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 1, "all but /no/f are found");
     }
 
     #[test]
