@@ -101,9 +101,11 @@ where
     /// Removes the cleared records in the next part of the index. Returns when to run next.
     pub(super) fn remove_cleared_part(&self) -> NextRun {
         let Some(state) = self.clear_state.get() else { return NextRun::WhenNotified };
-        // The removals are finished without the guard and the lock, also if the key's own code
-        // panics.
+        // Declared before the lock, and so dropped after its release, also if the key's own code
+        // panics: the drop of the guard may run destructors of retired values, which may clear this
+        // cache. The removals are finished last.
         let mut gone = Vec::new();
+        let guard;
         let mut current = state.sweep.lock();
         let Some(sweep) = &mut *current else { return NextRun::WhenNotified };
         match sweep.step() {
@@ -122,7 +124,8 @@ where
                 return NextRun::WhenNotified;
             }
         }
-        let (guard, mut cleared, here) = (pin(), Vec::new(), sweep.at.clone());
+        guard = pin();
+        let (mut cleared, here) = (Vec::new(), sweep.at.clone());
         self.index.visit(&mut sweep.at, &guard, |record| cleared.extend(self.is_cleared(record).then_some(record)));
         for record in cleared {
             let is_cleared = |there: &Record<K, V>| self.is_cleared(there);
@@ -133,10 +136,10 @@ where
             }
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
-        drop(guard);
         drop(current);
         // User code that is dropped here must not wait for this thread.
         let scope = CallbackScope::enter();
+        drop(guard);
         drop(gone);
         drop(scope);
         NextRun::Now { rest: REST }

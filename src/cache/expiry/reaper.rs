@@ -169,6 +169,11 @@ where
         let Some(shared) = self.sweeps.sweep() else {
             return self.retry_retained().unwrap_or(NextRun::WhenNotified);
         };
+        // Declared before the lock, and so dropped after its release, also if the key's own code
+        // panics: the drop of the guard may run destructors of retired values, which may advance
+        // the clock. The removals are finished last.
+        let mut gone = Vec::new();
+        let guard;
         let mut sweep = shared.lock();
         let now = self.clock.now();
         if sweep.at.is_none() {
@@ -191,9 +196,8 @@ where
             *sweep = Sweep { at, began, began_at: now.at, swept_to, finishing, ..Sweep::default() };
         }
         let Sweep { at: Some(at), earliest_seen, freed, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
-        // The removals are finished after the guard is dropped, also if the key's own code panics.
-        let mut gone = Vec::new();
-        let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
+        guard = pin();
+        let (mut expired, mut looked, here) = (Vec::new(), 0, at.clone());
         self.index.visit(at, &guard, |record| {
             looked += 1;
             match record.deadline() {
@@ -231,12 +235,12 @@ where
             let began = Floor::of(Now { at: sweep.began_at, floor: now.floor });
             self.clock.raise_floor(began.min(self.sweeps.earliest_registered().floor(now.floor)));
         }
-        drop(guard);
         sweep.finishing += 1;
         let finishing = Finishing(shared);
         drop(sweep);
         // User code that is dropped here may advance the clock: it must not wait for this thread.
         let scope = CallbackScope::enter();
+        drop(guard);
         drop(gone);
         drop(scope);
         drop(finishing);

@@ -1,0 +1,136 @@
+//! Values of an `RcuCell` that use a cache when they are dropped. The drop of any guard may drop
+//! retired values, so a cache must not drop one under a lock that these values need.
+//!
+//! In a process of its own, so that no guard of another test drops the values before.
+//!
+//! A change must ensure that a test fails, and does not wait for ever, if a thread waits for
+//! itself.
+#![forbid(unsafe_code)]
+
+use lowwater::runtime::ManualClock;
+use lowwater::{ByteSize, Cache, Runtime};
+use lowwater_rcu::{flush, pin, RcuCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Entries of so many segments of the index that a sweep retires full batches of them.
+const MANY: u64 = 40_000;
+/// The longest time that a test may take; it only ends one that fails.
+const PATIENCE: Duration = Duration::from_secs(120);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Calls its function when it is dropped.
+struct OnDrop(Option<Box<dyn Fn() + Send + Sync>>, Arc<AtomicBool>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(call) = &self.0 {
+            call();
+            self.1.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// A cell with a value that calls a function when it is dropped.
+struct Retiring {
+    cell: RcuCell<OnDrop>,
+    is_dropped: Arc<AtomicBool>,
+}
+
+impl Retiring {
+    fn new(call: impl Fn() + Send + Sync + 'static) -> Self {
+        let this = Self { cell: RcuCell::new(), is_dropped: Arc::default() };
+        assert!(this.cell.replace(None, OnDrop(Some(Box::new(call)), Arc::clone(&this.is_dropped)), &pin()));
+        this
+    }
+
+    fn retire(&self) {
+        let guard = pin();
+        let by = OnDrop(None, Arc::clone(&self.is_dropped));
+        assert!(self.cell.replace(self.cell.load(&guard), by, &guard));
+    }
+
+    /// Retires the value while another thread reads, so that a later collection drops it, on any
+    /// thread.
+    fn retire_beside_a_reader(&self) {
+        let ((enter, entered), (leave, left)) = (channel(), channel::<()>());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _guard = pin();
+                enter.send(()).unwrap();
+                let _closed = left.recv();
+            });
+            entered.recv().unwrap();
+            self.retire();
+            drop(leave);
+        });
+    }
+
+    /// Waits until the value is dropped, without a limit: [`ends`] has one.
+    fn wait(&self) {
+        while !self.is_dropped.load(Ordering::Acquire) {
+            flush();
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Runs `test` on a thread of its own, beside no other test. Panics if it does not end: then the
+/// thread stays.
+fn ends(test: impl FnOnce() + Send + 'static) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (end, ended) = channel();
+    thread::spawn(move || {
+        test();
+        end.send(()).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).expect("the thread waits for itself");
+}
+
+fn full_cache(runtime: &Runtime, ttl: Option<Duration>) -> Cache<u64, u64> {
+    let builder = Cache::builder(runtime).weigher(|_, _| ByteSize::ZERO);
+    let cache = match ttl {
+        Some(ttl) => builder.time_to_live(ttl).build(),
+        None => builder.build(),
+    };
+    let cache = cache.unwrap();
+    (0..MANY).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
+    cache
+}
+
+#[test]
+fn a_value_that_a_clear_drops_may_clear_the_cache() {
+    ends(|| {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let cache = full_cache(&runtime, None);
+        let theirs = cache.clone();
+        let value = Retiring::new(move || theirs.clear());
+        value.retire_beside_a_reader();
+        cache.clear();
+        // The housekeeper removes the entries.
+        while runtime.root().usage() > ByteSize::ZERO {
+            runtime.tree().drain_stock();
+            thread::sleep(Duration::from_millis(1));
+        }
+        value.wait();
+    });
+}
+
+#[test]
+fn a_value_that_a_sweep_drops_may_advance_the_clock() {
+    ends(|| {
+        let clock = ManualClock::new();
+        let runtime = Runtime::builder().unlimited().clock(&clock).build().unwrap();
+        let cache = full_cache(&runtime, Some(HOUR));
+        let theirs = clock.clone();
+        let value = Retiring::new(move || theirs.advance(HOUR));
+        value.retire_beside_a_reader();
+        clock.advance(2 * HOUR);
+        assert!(cache.is_empty());
+        value.wait();
+    });
+}
