@@ -9,7 +9,7 @@
 
 use lowwater::runtime::ManualClock;
 use lowwater::{ByteSize, Cache, Runtime};
-use lowwater_rcu::{flush, pin, RcuCell};
+use lowwater_rcu::{flush, pin, start_poll, RcuCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -130,6 +130,23 @@ fn a_value_that_a_sweep_drops_may_advance_the_clock() {
         let value = Retiring::new(move || theirs.advance(HOUR));
         value.retire_beside_a_reader();
         clock.advance(2 * HOUR);
+        assert!(cache.is_empty());
+        value.wait();
+    });
+}
+
+/// With crossbeam-epoch, the value is dropped with the next guard on any thread.
+#[test]
+fn a_value_that_is_dropped_when_a_clear_begins_may_clear_the_cache() {
+    ends(|| {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let cache = full_cache(&runtime, None);
+        let theirs = cache.clone();
+        let value = Retiring::new(move || theirs.clear());
+        value.retire();
+        let grace_period = start_poll();
+        while !grace_period.poll() {}
+        cache.clear();
         assert!(cache.is_empty());
         value.wait();
     });

@@ -76,6 +76,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// cleared may be left.
     pub(super) fn begin_clear(&self) -> bool {
         let state = self.clear_state.get_or_init(Box::default);
+        // Pinned before the lock, so that `begin` does not drop the thread's last guard under the
+        // lock: that may run destructors of retired values, which may clear this cache.
+        let _guard = pin();
         let mut sweep = state.sweep.lock();
         if sweep.is_some() {
             return false;

@@ -76,6 +76,10 @@ impl EpochParity {
     /// Begins an epoch: the objects of the last one are past until [`end`](Self::end). After the
     /// returned grace period no past object enters the set. To be called by one thread at a time,
     /// and not between a `begin` and its `end`.
+    ///
+    /// Drops a guard, which may run destructors of retired values if the thread has no other guard.
+    /// So a caller with a lock that these destructors may need pins before it takes the lock, and
+    /// drops that guard after the lock.
     pub fn begin(&self) -> GracePeriod {
         // The grace period demands that the store is inside the read side.
         let _guard = pin();
