@@ -15,6 +15,10 @@
 //! Chunks are in groups by the largest part that is free, so only one chunk is searched: its 256
 //! flags, up to nine times. One lock guards all; a slab takes it for each chunk of up to 32 KiB.
 //!
+//! The number of a shared chunk suits slots of 16 bytes or more, so it is below 2^20. While all of
+//! these numbers are in use, in a process with 64 GiB of chunks, no further chunk is shared: the
+//! first chunks of a slab are whole ones.
+//!
 //! A change must ensure that the owners of a part are written before one of its slots is used, and
 //! that a chunk is returned only when no part of it is in use.
 
@@ -30,9 +34,11 @@ use lowwater_base::slots::chunk_header::OWNED_BYTES;
 use lowwater_base::slots::{ChunkHeader, ChunkLayout, ChunkOwner};
 use lowwater_base::NodeId;
 
-/// Shared chunks have slots of any type whose full chunks are as large as theirs. The numbers of
-/// slots of the smallest type need the most bits, so a number that suits it suits all.
-pub(super) const LAYOUT: ChunkLayout = ChunkLayout::of::<*const ()>();
+/// Shared chunks have slots of any type whose full chunks are as large as theirs, and whose slots'
+/// numbers have as many bits or fewer. The numbers of slots of the smallest type need the most
+/// bits, so a number that suits it suits all. 16 bytes: the links and the state of an object take
+/// no less.
+pub(super) const LAYOUT: ChunkLayout = ChunkLayout::of::<[u64; 2]>();
 /// Units of which a shared chunk consists.
 pub(super) const UNITS: usize = LAYOUT.full / OWNED_BYTES;
 /// The first unit behind the header.
@@ -90,7 +96,7 @@ impl Part {
         owner: impl Fn() -> ChunkOwner,
     ) -> Option<Self> {
         let order = (bytes / OWNED_BYTES).checked_ilog2()? as usize;
-        if order >= ORDERS || layout.full != LAYOUT.full {
+        if order >= ORDERS || layout.full != LAYOUT.full || layout.bits > LAYOUT.bits {
             return None;
         }
         let part = SHARED_CHUNKS.lock().take(order, node)?;

@@ -182,10 +182,18 @@ fn each_unit_of_a_shared_chunk_has_an_owner_of_its_own() {
     }
     // SAFETY: no slot of the parts was used.
     parts.into_iter().for_each(|part| unsafe { part.put() });
-    // Too large, and of a type whose chunks are larger.
+    // Too large, of a type whose chunks are larger, and of one whose slots' numbers have more bits.
     let owner = || ChunkOwner::new(core::ptr::null(), 0);
+    assert!(Part::get(1 << 10, &ChunkLayout::of::<u64>(), NodeId::ZERO, owner).is_none());
     assert!(Part::get(LAYOUT.full, &layout, NodeId::ZERO, owner).is_none());
     assert!(Part::get(1 << 10, &ChunkLayout::of::<[u64; 1_000]>(), NodeId::ZERO, owner).is_none());
+}
+
+/// A process with more chunks than there are numbers for shares no more of them.
+#[test]
+fn chunks_are_shared_up_to_64_gib() {
+    assert_eq!(u64::from(LAYOUT.numbers_end()) * LAYOUT.full as u64, 64 << 30);
+    const { assert!(ChunkLayout::of::<Sized<0>>().bits <= LAYOUT.bits) };
 }
 
 /// The part is freed with its last object, after the slab.
