@@ -55,6 +55,9 @@ pub struct Guard(backend::Guard);
 ///   before the fork: they take no lock.
 /// - All other calls may block for ever on a lock that another thread held at the fork. They are
 ///   allowed if no other thread was in a call of this library at the fork.
+/// - The drop of a thread's last guard is such a call if the thread has replaced a value of an
+///   [`RcuCell`](crate::RcuCell) or removed an object while it had a guard, also before the fork.
+///   The child leaks this guard (`mem::forget`).
 /// - Guards that other threads held at the fork are readers for ever in the child, since references
 ///   that they protect may have been lent to the thread that forked. If there were any, the child
 ///   frees no retired memory.
