@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::until;
 
-use lowwater::cache::RejectReason;
+use lowwater::cache::{CacheBuildError, RejectReason};
 use lowwater::pressure::cgroup::{Cgroup, Version};
 use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim};
 use lowwater::{ByteSize, Cache, Runtime};
@@ -301,4 +301,25 @@ fn the_trim_hook_is_called_after_a_large_shrink_and_not_after_a_small_one() {
     pour(&cache, &mut next, ByteSize::mib(16));
     runtime.reclaim(runtime.root(), ByteSize::mib(8));
     until("the hook is called", || calls.load(Ordering::Relaxed) == 1);
+}
+
+/// Such a `min` would protect more than the whole budget, and each later insert would be refused. A
+/// configured budget may be larger than a control group's limit that holds for a while.
+#[test]
+fn a_cache_cannot_claim_more_than_the_control_groups_limit_leaves() {
+    let group = FakeGroup::new("large-min", "134217728\n");
+    let with_min = |runtime: &Runtime, mib| {
+        Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, value| value.capacity()).min(ByteSize::mib(mib)).build()
+    };
+    let runtime = Runtime::builder().cgroup(group.limit()).build().unwrap();
+    for mib in [97, 256] {
+        let error = with_min(&runtime, mib).unwrap_err();
+        let expected = matches!(error, CacheBuildError::LimitTooLarge { max, .. } if max == ByteSize::mib(96));
+        assert!(expected, "{error}");
+    }
+    drop(with_min(&runtime, 96).unwrap());
+    runtime.set_budget(ByteSize::mib(256));
+    with_min(&runtime, 256).unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(256)).cgroup(group.limit()).build().unwrap();
+    with_min(&runtime, 256).unwrap();
 }

@@ -189,7 +189,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// configured budget or above the `max` of an ancestor group
     /// ([`LimitTooLarge`](CacheBuildError::LimitTooLarge)), and a group that cannot be made, for
     /// example because the tree is too deep ([`OwnGroup`](CacheBuildError::OwnGroup)). A budget
-    /// that is temporarily smaller, because of a container's limit or of pressure, is no error.
+    /// that is temporarily smaller than the configured one, because of a container's limit or of
+    /// pressure, is no error. If no call has set a budget, the configured budget is the part of the
+    /// container's limit that is the budget now, without the effect of pressure.
     #[doc(alias = "memory.low")]
     pub fn low(mut self, low: ByteSize) -> Self {
         self.choices.limits.low = Some(low);

@@ -62,7 +62,8 @@ pub enum CacheBuildError {
         bytes: ByteSize,
         /// The group with the smaller `max`; `/` for the budget.
         group: String,
-        /// The `max` of that group, or the configured budget.
+        /// The `max` of that group, or the configured budget; see
+        /// [`CacheBuilder::low`](super::CacheBuilder::low).
         max: ByteSize,
     },
     /// The own group of a cache with limits cannot be made.

@@ -62,7 +62,7 @@ impl CacheLimits {
         }
         let mut above = Some(parent);
         while let Some(group) = above {
-            let max = if group.parent().is_none() { runtime.asked_budget() } else { group.max() };
+            let max = if group.parent().is_none() { runtime.configured_budget() } else { group.max() };
             if let Some((limit, bytes)) = self.set().find(|(_, bytes)| *bytes > max) {
                 return Err(CacheBuildError::LimitTooLarge { limit, bytes, group: group.path(), max });
             }

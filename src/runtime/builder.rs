@@ -3,6 +3,7 @@
 //! The order of construction matters: each thread is started after the parts that it uses, and a
 //! failed start drops those that were started. A new option needs a default that changes nothing.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -367,6 +368,7 @@ impl RuntimeBuilder {
                 self.monitor().sources.push(Source::Systemd(watch));
             }
         }
+        let is_budget_set = !matches!(self.budget, BudgetChoice::Cgroup);
         let budget = match self.budget {
             BudgetChoice::Bytes(ByteSize::ZERO) => return Err(RuntimeBuildError::ZeroBudget),
             BudgetChoice::Bytes(budget) => budget,
@@ -399,6 +401,7 @@ impl RuntimeBuilder {
             registry,
             groups,
             topology,
+            is_budget_set: AtomicBool::new(is_budget_set),
             direct_time_max,
             retired,
             clock: self.clock,
