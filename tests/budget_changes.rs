@@ -6,15 +6,18 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "common/wait.rs"]
+mod wait;
+
 use lowwater::cache::RejectReason;
 use lowwater::pressure::{Level, PressureConfig};
 use lowwater::runtime::RuntimeBuilder;
 use lowwater::topology::Fixed;
-use lowwater::{ByteSize, Cache, Runtime, Watermarks};
+use lowwater::{ByteSize, Cache, Memcg, Runtime, Watermarks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wait::{until, PATIENCE};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The usage of a full cache, in parts of the budget: the reclaimer keeps it between 15/16 and
 /// 31/32, and inserts evict at 63/64 if the reclaimer falls behind. Watermarks of another budget
 /// would give a usage outside of this range.
@@ -134,4 +137,20 @@ fn a_value_above_a_lowered_budget_is_refused_and_evicts_nothing() {
     // Of several groups that refuse, the nearest is named.
     let over = runtime.charge(&tenant, ByteSize::mib(17)).unwrap_err();
     assert_eq!(over.memcg, tenant);
+}
+
+/// The group is not charged again: a cache of an idle tenant shrinks as well.
+#[test]
+fn a_groups_lowered_limit_is_reached_without_a_charge() {
+    let runtime = runtime(Runtime::builder().budget(ByteSize::mib(64)));
+    let cache = cache_in(&runtime);
+    let mut keys = 0_u64..;
+    for (name, set) in [("max", Memcg::set_max as fn(&Memcg, ByteSize)), ("high", Memcg::set_high)] {
+        let tenant = runtime.group(name).unwrap();
+        while tenant.usage() < ByteSize::mib(8) {
+            cache.entry(keys.next().unwrap()).group(&tenant).insert(vec![0; 1_000]).unwrap();
+        }
+        set(&tenant, ByteSize::mib(1));
+        until("the tenant is within its new limit", || tenant.usage() <= ByteSize::mib(1));
+    }
 }

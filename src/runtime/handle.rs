@@ -12,7 +12,7 @@ use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, Topology};
 use lowwater_pressure::{Monitor, PressureStats};
 #[cfg(doc)]
 use lowwater_shrinker::CallbackScope;
-use lowwater_shrinker::{NodeStats, ReclaimReason, Reclaimer, Registry, RegistryStats};
+use lowwater_shrinker::{NodeStats, Reclaimer, Registry, RegistryStats};
 
 use super::housekeeper::Housekeeper;
 use super::manual_clock::ManualClock;
@@ -37,7 +37,7 @@ use super::retired::Retired;
 /// One exception to 1: after a budget was [lowered](Self::set_budget), by a call or by a limit of
 /// the system, usage only falls until it is within the new budget; with
 /// [pressure](super::RuntimeBuilder::pressure), from one reading of it to the next (5 ms to 1 s).
-/// The same holds for a `max`; there it falls from the group's next charge on.
+/// The same holds for the `max` of a group: usage falls also if the group is not charged again.
 ///
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
@@ -189,10 +189,8 @@ impl Runtime {
         if let Some(pressure) = self.pressure() {
             return pressure.set_budget(budget);
         }
+        // Wakes the reclaimer if the usage is above the new budget.
         self.root().set_max(budget);
-        if self.root().usage() > budget {
-            self.inner.reclaimer.wake(self.root(), ReclaimReason::Limit);
-        }
     }
 
     /// Returns the budget with the effect of a control group's limit, and without that of pressure.

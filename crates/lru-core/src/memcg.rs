@@ -32,7 +32,7 @@
 //! | `group_handle` | the part of a group's handle that `table` and `stock` use |
 //! | `table` | the groups of a tree by id and by name, and the links between them |
 //! | `stock` | bytes that are charged and not used yet, for each processor |
-//! | `hook` | the list of hooks that are called when a group goes offline |
+//! | `hook` | the list of hooks that are called when a group goes offline or a limit is lowered |
 //! | `limits` | the settings of a group, as numbers |
 //! | `attached/lists` | the chain of lists that are attached to a group |
 //! | `group` | the handle, the group, and the state shared by the groups of a tree |

@@ -405,8 +405,6 @@ impl Store {
         let tenants: Vec<_> = tenants.collect::<Result<_, _>>()?;
         for (tenant, (_, limits)) in tenants.iter().zip(changes) {
             tenant.set_limits(*limits);
-            // Wakes the reclaimer if the usage is near the new `max` or above the new `high`.
-            self.runtime.reclaimer().charged(&tenant.group);
         }
         Ok(())
     }

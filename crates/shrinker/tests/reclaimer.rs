@@ -99,16 +99,16 @@ fn bytes_in_stock_wake_no_reclaimer() {
     for _ in 0..2 {
         let _ = group.try_charge(ByteSize::new(100)).unwrap();
     }
-    group.set_high(ByteSize::new(1_000));
     // The first charge added 32 KiB to this processor's stock, and the second took 100 bytes of it.
     assert_eq!((group.usage(), group.in_stock()), (ByteSize::new(32_868), ByteSize::new(32_668)));
     let reclaimer = start(&registry);
     reclaimer.charged(&group);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(reclaimer.stats()[0].wakeups, 0);
-    assert!(group.try_charge_from_stock(ByteSize::new(801)));
+    // A sixteenth below `max` the reclaimer starts.
+    assert!(group.try_charge_from_stock(ByteSize::new(33_000 - 33_000 / 16 - 200 + 1)));
     reclaimer.charged(&group);
-    wait_until("the thread has woken: a byte more than high is in use", || reclaimer.stats()[0].wakeups > 0);
+    wait_until("the thread has woken: a byte more than the low mark is in use", || reclaimer.stats()[0].wakeups > 0);
 }
 
 #[test]
@@ -162,14 +162,22 @@ fn a_limit_is_reached_after_its_job_was_given_up() {
         fill(&shelf, &group, node, 1_000);
         let reclaimer = start(&registry);
         let stats = || reclaimer.stats()[node.index()];
+        // This wakes the threads.
         group.set_max(ByteSize::new(16_000));
-        reclaimer.wake(&group, ReclaimReason::Limit);
         // Twice: it is also given up again.
         wait_until("the job was given up twice", || stats().exhausted >= 2);
         assert_eq!(group.usage(), ByteSize::new(100_000));
         is_held.store(false, Relaxed);
         wait_until("usage is an eighth below max", || group.usage() <= ByteSize::new(14_000));
     }
+}
+
+#[test]
+fn a_dropped_reclaimer_leaves_no_hook() {
+    let (tree, registry, _shelf, _registration) = world(1);
+    let before = tree.footprint();
+    drop(start(&registry));
+    assert_eq!(tree.footprint(), before);
 }
 
 #[test]

@@ -46,7 +46,8 @@ impl Memcg {
     ///
     /// Small charges are mostly served from the stock of this processor, without touching a shared
     /// line; a charge from stock returns [`Charged::Within`], since no stock is filled above a
-    /// `high`. (If a `high` is lowered below the usage, a charge reports it once the stock is used
+    /// `high`, and [`set_high`](Self::set_high) drains it. (A charge that runs at the same time as
+    /// that call may fill it once more; then a charge reports the group when this stock is used
     /// up.) When a `max` refuses, the stock of its group and of the groups below is drained, and
     /// the charge tried once more, so that no stock makes a charge fail. O(depth), and O(slots) for
     /// each `max` that refuses. A dying group may be charged, too: its bytes stay counted in its

@@ -107,7 +107,8 @@ pub(super) struct Tree {
 }
 
 /// A callback for groups that go offline, for state that is kept per group outside of this crate,
-/// such as the shrinkers' map.
+/// such as the shrinkers' map; and for groups whose limit is lowered below their usage, for a
+/// reclaimer.
 pub trait OfflineHook: Send + Sync {
     /// Hands the state kept for `dying` to `parent`. Called by [`Memcg::offline`], when `dying` is
     /// in the dying state already and its lists have joined those of `parent`.
@@ -119,6 +120,16 @@ pub trait OfflineHook: Send + Sync {
     /// If a hook panics, the remaining hooks are still called; then the first panic is resumed in
     /// the caller of `offline`.
     fn offline(&self, dying: &Memcg, parent: &Memcg);
+
+    /// Reports that [`Memcg::set_max`] or [`Memcg::set_high`] has lowered a limit of `memcg` below
+    /// its usage, so that bytes of it should be reclaimed. By default nothing happens.
+    ///
+    /// No lock of the tree is held, but the caller of the setter may hold one of its own, so the
+    /// hook must not wait: it wakes a reclaimer. A panic reaches the caller of the setter, after
+    /// the remaining hooks have been called.
+    fn limit_lowered(&self, memcg: &Memcg) {
+        let _ = memcg;
+    }
 }
 
 /// The state of a group. It changes at most once, from online to dying.

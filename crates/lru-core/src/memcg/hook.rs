@@ -1,4 +1,5 @@
-//! The hooks of a tree, which are called when a group goes offline.
+//! The hooks of a tree, which are called when a group goes offline, and when a limit is lowered
+//! below the usage.
 //!
 //! A hook may call the tree, so hooks run without the lock: a call takes a reference to the list,
 //! and each change replaces the list by a copy. Without memory for the copy, an addition fails, and

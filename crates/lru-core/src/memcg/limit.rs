@@ -12,9 +12,11 @@
 //!
 //! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, except
 //! that `high` throttles no thread; and that `set_max` stores a lower `max` before it drains the
-//! stock (invariant 4 of `stock.rs`).
+//! stock (invariant 4 of `stock.rs`), and calls the hooks last, when the new `max` is in effect.
 
 use super::group::Memcg;
+#[cfg(doc)]
+use super::group::OfflineHook;
 use lowwater_base::ByteSize;
 
 /// # Limits
@@ -63,21 +65,41 @@ impl Memcg {
         self.set_guarantee(|limits| &limits.low, low);
     }
 
-    /// Sets [`high`](Self::high). Nothing is reclaimed by this call: a charge above the new value
-    /// requests it, at the latest when the stock that was charged before is used up.
+    /// Sets [`high`](Self::high). It may be below the usage: then reclaim begins as described at
+    /// [`set_max`](Self::set_max), and charges succeed meanwhile.
+    ///
+    /// A lower `high` drains stock as a lower `max` does, so that the next charge is compared with
+    /// it: O(slots).
     pub fn set_high(&self, high: ByteSize) {
-        self.limits().set_high(high.get());
+        if high.get() < self.limits().swap_high(high.get()) {
+            self.report_lowered(high);
+        }
     }
 
     /// Sets [`max`](Self::max). It may be below the usage: then charges fail until enough is
-    /// uncharged. Nothing is reclaimed by this call. A concurrent charge on another thread may
-    /// still use the old value.
+    /// uncharged. This call reclaims nothing itself. It wakes the reclaimer of the tree, if there
+    /// is one, as in a `lowwater::Runtime` ([`OfflineHook::limit_lowered`]). A concurrent charge on
+    /// another thread may still use the old value.
     ///
     /// A lower `max` drains the stock of the group and of the groups below it, so that nothing is
     /// charged from stock either: O(slots).
     pub fn set_max(&self, max: ByteSize) {
         if max.get() < self.limits().swap_max(max.get()) {
-            self.tree().drain_stock(|memcg| memcg.is_descendant_of(self));
+            self.report_lowered(max);
+        }
+    }
+
+    /// Drains the stock of the group and of the groups below it, and calls the hooks if the usage
+    /// is above a limit that was lowered to `limit`.
+    ///
+    /// A charge that runs at the same time may read the old limit while its bytes are not in the
+    /// usage that is read here: then it is the group's next charge that requests reclaim.
+    #[cold]
+    fn report_lowered(&self, limit: ByteSize) {
+        let tree = self.tree();
+        tree.drain_stock(|memcg| memcg.is_descendant_of(self));
+        if self.usage() > limit {
+            tree.hooks().for_each(|hook| hook.limit_lowered(self));
         }
     }
 }

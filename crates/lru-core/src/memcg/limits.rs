@@ -42,9 +42,10 @@ impl Limits {
         self.high.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_high(&self, high: u64) {
+    /// Sets `high` and returns the previous value.
+    pub(super) fn swap_high(&self, high: u64) -> u64 {
         // Relaxed: a single number on which no other data depends.
-        self.high.store(high, Ordering::Relaxed);
+        self.high.swap(high, Ordering::Relaxed)
     }
 
     #[inline]

@@ -105,8 +105,8 @@ impl MemcgTree {
         self.tree().drain_stock(|_| true);
     }
 
-    /// Adds a hook that is called whenever a group goes offline, after the hooks that were added
-    /// before it. Aborts if there is no memory.
+    /// Adds a hook that is called whenever a group goes offline, or a limit is lowered below the
+    /// usage, after the hooks that were added before it. Aborts if there is no memory.
     pub fn add_hook(&self, hook: Arc<dyn OfflineHook>) -> HookId {
         self.try_add_hook(hook).unwrap_or_else(|_| abort::<Tree>())
     }
@@ -117,7 +117,7 @@ impl MemcgTree {
     ///
     /// [`NoMemory`](MemcgError::NoMemory); the hook is dropped.
     pub fn try_add_hook(&self, hook: Arc<dyn OfflineHook>) -> Result<HookId, MemcgError> {
-        self.tree().hooks().try_add(hook).ok_or(MemcgError::NoMemory)
+        self.root.try_add_hook(hook)
     }
 
     /// As [`try_add_hook`](Self::try_add_hook), for a hook in a `Box`, which unlike an `Arc` can be
@@ -189,6 +189,16 @@ impl fmt::Debug for MemcgTree {
 }
 
 impl Memcg {
+    /// Adds a hook to this group's tree, as [`MemcgTree::try_add_hook`], for callers that have
+    /// groups and not the tree.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`](MemcgError::NoMemory); the hook is dropped.
+    pub fn try_add_hook(&self, hook: Arc<dyn OfflineHook>) -> Result<HookId, MemcgError> {
+        self.tree().hooks().try_add(hook).ok_or(MemcgError::NoMemory)
+    }
+
     /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for callers that have
     /// groups and not the tree.
     pub fn remove_hook(&self, id: HookId) {

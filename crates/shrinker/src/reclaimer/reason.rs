@@ -3,8 +3,8 @@
 //! | reason | when | until usage is at most |
 //! |---|---|---|
 //! | [`Watermark`](ReclaimReason::Watermark) | usage is near `max` | `max` less the high gap |
-//! | [`High`](ReclaimReason::High) | a charge went above `memory.high` | `high` |
-//! | [`Limit`](ReclaimReason::Limit) | a charge was refused | as for `Watermark` |
+//! | [`High`](ReclaimReason::High) | usage is above `memory.high` | `high` |
+//! | [`Limit`](ReclaimReason::Limit) | a charge was refused, or `max` was lowered below the usage | as for `Watermark` |
 //! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | no target |
 //! | [`Manual`](ReclaimReason::Manual) | a program requests it | the usage at that time, less the requested bytes |
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | the ceiling |
@@ -27,7 +27,7 @@ pub enum ReclaimReason {
     /// Its usage is above its `high`.
     #[doc(alias = "memory.high")]
     High,
-    /// A charge was refused by its `max`.
+    /// A charge was refused by its `max`, or its `max` was lowered below its usage.
     #[doc(alias = "memory.max")]
     Limit,
     /// Direct reclaim deferred objects of the group. Usage has no target; the deferred objects are

@@ -10,13 +10,13 @@ use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
 use std::time::Instant;
 
-use lowwater_base::fallible::try_push;
+use lowwater_base::fallible::{abort, try_push};
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_base::sync::thread;
 use lowwater_base::sync::thread::JoinHandle;
 use lowwater_base::unwind::caught;
 use lowwater_lru_core::topology::Topology;
-use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, HookId, Memcg, NodeId, OfflineHook};
 
 use super::given_up::GivenUp;
 use super::pace::Pace;
@@ -55,6 +55,9 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// without a further request, after 0.1 s to 5 s, until the group's usage is within that limit.
 /// Each try in vain doubles this time, for all groups of a node.
 ///
+/// A hook of the registry's tree ([`OfflineHook::limit_lowered`]) wakes the threads when a `max` or
+/// a `high` is lowered below its group's usage.
+///
 /// ```
 /// use std::sync::Arc;
 /// use lowwater_lru_core::{ByteSize, MemcgTree, topology};
@@ -76,8 +79,8 @@ const REST_MAX: Duration = Duration::from_millis(100);
 pub struct Reclaimer {
     nodes: Vec<(Arc<NodeThread>, Option<JoinHandle<()>>)>,
     registry: Registry,
-    /// None until all threads have started.
-    debt_waker: Option<Arc<DebtWaker>>,
+    /// The waker, and the id of its hook. None until all threads have started.
+    waker: Option<(Arc<ThreadWaker>, HookId)>,
     watermarks: Watermarks,
 }
 
@@ -132,7 +135,7 @@ impl Reclaimer {
             _ => {}
         }
         // If a later thread does not start, the drop of this stops those that have started.
-        let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), debt_waker: None, watermarks };
+        let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), waker: None, watermarks };
         for n in 0..nodes {
             let shared = Arc::new(NodeThread::new(NodeId::new(n as u16)));
             let node = shared.node;
@@ -158,10 +161,11 @@ impl Reclaimer {
                 .map_err(|error| StartError::Thread { node, error })?;
             reclaimer.nodes.push((shared, Some(thread)));
         }
-        let wakes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
-        let debt_waker = Arc::new(DebtWaker(wakes));
-        registry.set_debt_listener(Some(Arc::clone(&debt_waker) as Arc<dyn DebtListener>));
-        reclaimer.debt_waker = Some(debt_waker);
+        let nodes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
+        let waker = Arc::new(ThreadWaker { nodes, watermarks });
+        let hook = registry.root().try_add_hook(Arc::clone(&waker) as Arc<dyn OfflineHook>);
+        registry.set_debt_listener(Some(Arc::clone(&waker) as Arc<dyn DebtListener>));
+        reclaimer.waker = Some((waker, hook.unwrap_or_else(|_| abort::<ThreadWaker>())));
         Ok(reclaimer)
     }
 
@@ -218,8 +222,9 @@ impl Reclaimer {
 impl Drop for Reclaimer {
     fn drop(&mut self) {
         // Another reclaimer, or the user, may have set a listener since.
-        if let Some(debt_waker) = self.debt_waker.take() {
-            self.registry.remove_debt_listener(&(debt_waker as Arc<dyn DebtListener>));
+        if let Some((waker, hook)) = self.waker.take() {
+            self.registry.root().remove_hook(hook);
+            self.registry.remove_debt_listener(&(waker as Arc<dyn DebtListener>));
         }
         for (shared, _) in &self.nodes {
             shared.wake.stop();
@@ -378,13 +383,32 @@ impl NodeThread {
     }
 }
 
-/// The debt listener, which wakes the thread of the debt's node.
+/// The debt listener, which wakes the thread of the debt's node; and the hook that wakes all
+/// threads for a lowered limit. The tree's list of hooks keeps it, so it has no handle on the
+/// registry.
 #[derive(Debug)]
-struct DebtWaker(Vec<Arc<NodeThread>>);
+struct ThreadWaker {
+    nodes: Vec<Arc<NodeThread>>,
+    watermarks: Watermarks,
+}
 
-impl DebtListener for DebtWaker {
+impl OfflineHook for ThreadWaker {
+    /// Keeps nothing for a group: its requests are for a group that is online, or are dropped.
+    fn offline(&self, _dying: &Memcg, _parent: &Memcg) {}
+
+    fn limit_lowered(&self, memcg: &Memcg) {
+        for (reason, limit) in [(ReclaimReason::High, memcg.high()), (ReclaimReason::Limit, memcg.max())] {
+            if memcg.usage() > limit {
+                let target = reason.target(memcg, &self.watermarks);
+                self.nodes.iter().for_each(|shared| shared.wake.request(memcg, reason, target));
+            }
+        }
+    }
+}
+
+impl DebtListener for ThreadWaker {
     fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
-        let Some(shared) = self.0.get(node.index()) else { return };
+        let Some(shared) = self.nodes.get(node.index()) else { return };
         match kick {
             Kick::Now => shared.wake.request(memcg, ReclaimReason::Debt, ByteSize::MAX),
             Kick::Soon => shared.wake.request_soon(memcg),

@@ -483,3 +483,38 @@ fn a_charge_may_be_huge() {
     assert!(tree.root().try_charge(ByteSize::MAX).is_err(), "the sum does not fit");
     assert_eq!(tree.root().usage(), b(1));
 }
+
+/// Records the groups whose limits were lowered, with their usage.
+struct Lowered(Mutex<Vec<(Memcg, ByteSize)>>);
+
+impl OfflineHook for Lowered {
+    fn offline(&self, _: &Memcg, _: &Memcg) {}
+
+    fn limit_lowered(&self, memcg: &Memcg) {
+        self.0.lock().push((memcg.clone(), memcg.usage()));
+    }
+}
+
+#[test]
+fn a_limit_that_is_lowered_below_the_usage_is_reported() {
+    let tree = MemcgTree::new(1);
+    let hook = Arc::new(Lowered(Mutex::new(Vec::new())));
+    let id = tree.root().try_add_hook(hook.clone()).unwrap();
+    let a = tree.root().create("a").unwrap();
+    // The first charge only takes the slot.
+    (0..2).for_each(|_| assert_eq!(a.try_charge(b(50)), Ok(Charged::Within)));
+    assert!(tree.in_stock(&a) > 0);
+    for set in [Memcg::set_max, Memcg::set_high] {
+        set(&a, b(100));
+        assert_eq!((hook.0.lock().len(), tree.in_stock(&a)), (0, 0), "stock is drained first, and is no reason");
+        for bytes in [99, 99, 98, 99] {
+            set(&a, b(bytes));
+        }
+        let reports = core::mem::take(&mut *hook.0.lock());
+        assert_eq!(reports, [(a.clone(), b(100)), (a.clone(), b(100))], "only a lower limit is reported");
+        set(&a, ByteSize::MAX);
+    }
+    tree.remove_hook(id);
+    a.set_max(b(1));
+    assert_eq!(*hook.0.lock(), []);
+}
