@@ -176,7 +176,8 @@ where
     /// This is the cache's own group if the builder has set a limit
     /// ([`CacheBuilder::low`](super::CacheBuilder::low)): its limits are the cache's, and may be
     /// changed. Otherwise it is the builder's group or the root, with limits that hold for all
-    /// caches and tenants in that group.
+    /// caches and tenants in that group; the root's `max` is the budget, and is set by
+    /// [`Runtime::set_budget`](crate::Runtime::set_budget) only.
     pub fn group(&self) -> &Memcg {
         &self.inner.group
     }

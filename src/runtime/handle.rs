@@ -166,7 +166,10 @@ impl Runtime {
         &self.inner.retired
     }
 
-    /// Returns the root group. Its `max` is the effective budget.
+    /// Returns the root group. Its `max` is the effective budget. It is set by
+    /// [`set_budget`](Self::set_budget) only: a call of [`Memcg::set_max`] would change the budget
+    /// of all caches, and a [pressure](Self::pressure) monitor, which does not know the new value,
+    /// would replace it.
     pub fn root(&self) -> &Memcg {
         self.inner.tree.root()
     }
