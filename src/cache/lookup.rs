@@ -27,9 +27,11 @@ where
     /// counts as used.
     ///
     /// Takes no lock, and writes no memory that other readers write, except for the first few uses
-    /// of an entry, and for the counters of hits beyond 16 live threads. Locks are taken only to
-    /// move an entry in LRU order, to change its deadline, and to remove an expired entry. For many
-    /// lookups, or for a reference instead of a clone, see [`pin`](Self::pin).
+    /// of an entry, and for the counters of the first 256 events of a cache and of hits beyond 16
+    /// live threads. Locks are taken only by the first lookup of a thread in any cache, which
+    /// registers the thread, and to move an entry in LRU order, to change its deadline, and to
+    /// remove an expired entry. For many lookups, or for a reference instead of a clone, see
+    /// [`pin`](Self::pin).
     #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
