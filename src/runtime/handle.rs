@@ -61,9 +61,11 @@ use super::retired::Retired;
 /// A reclaimer per NUMA node, and two housekeeper threads, which reap expired entries, empty
 /// dropped groups, compact, and remove the entries of large caches after a clear or a drop. One of
 /// the two is the standby: when a listener or a value's drop blocks the other for 250 ms, the
-/// standby takes over the work for all other caches. These threads sleep while there is nothing to
-/// do. A runtime that watches for [pressure](Self::pressure) has one thread more, which also reads
-/// the control group at fixed intervals.
+/// standby takes over the work for all other caches, and starts another standby: there is one more
+/// thread for each cache whose code blocks. These threads sleep while there is nothing to do. A
+/// runtime that watches for [pressure](Self::pressure) has one thread more, which also reads the
+/// control group at fixed intervals. Where the kernel refuses `membarrier`, the process has another
+/// thread, which visits the processors in its place, and stays until the process ends.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
