@@ -74,8 +74,8 @@ impl Delta {
 /// Returns `old` with its number changed, and the new number; `None` if `old` is not a number.
 /// `given` is the CAS number of the result, if the client has given one.
 pub(super) fn calculate(old: &Value, delta: Delta, given: Option<u64>, server: &Server) -> Option<(Value, u64)> {
-    // The first piece is enough: longer text is not a number of 64 bits.
-    let before = number::unsigned(old.first())?;
+    // Most numbers are short: they are parsed without an iterator over pieces.
+    let before = old.only_piece().and_then(number::digits).or_else(|| number::of_value(old.pieces()))?;
     let after = match delta.increment {
         true => before.wrapping_add(delta.amount),
         false => before.saturating_sub(delta.amount),

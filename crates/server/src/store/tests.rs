@@ -16,7 +16,7 @@ fn flushed_values_are_absent_before_they_are_dropped() {
     let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
         let data = Data::copy(bytes, &pool);
         let edit = |there: Option<Existing<'_>>| {
-            assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
+            assert_eq!(there.map(|there| there.value.only_piece().unwrap().to_vec()).as_deref(), expected);
             (Edit::Put(store.new_value(b"k", 0, ItemFlags::default(), None, &data)), ())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -62,13 +62,13 @@ fn no_update_carries_a_value_over_a_flush() {
         seen.push(there.is_some());
         // As by another client.
         store.flush();
-        there.map_or(Edit::Keep, |there| Edit::Change(store.new_value_of(b"k", 0, there.value.first())))
+        there.map_or(Edit::Keep, |there| Edit::Change(store.new_value_of(b"k", 0, there.value.only_piece().unwrap())))
     });
     assert_eq!((seen, store.find(b"k").is_some()), (vec![true, false], false));
 
     const UPDATES: u32 = 50_000;
     let stored = AtomicU32::new(0);
-    let number = || store.read(b"k", |value| u32::from_le_bytes(value.first().try_into().unwrap()));
+    let number = || store.read(b"k", |value| u32::from_le_bytes(value.only_piece().unwrap().try_into().unwrap()));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while stored.load(Ordering::SeqCst) < UPDATES {
@@ -86,7 +86,8 @@ fn no_update_carries_a_value_over_a_flush() {
             let mut kept = false;
             update(&mut |there| {
                 kept = there.is_some();
-                let bytes = there.map_or(next.to_le_bytes().to_vec(), |there| there.value.first().to_vec());
+                let bytes =
+                    there.map_or(next.to_le_bytes().to_vec(), |there| there.value.only_piece().unwrap().to_vec());
                 let value = store.new_value_of(b"k", 0, &bytes);
                 if kept {
                     Edit::Change(value)
@@ -165,7 +166,7 @@ fn a_new_expiry_is_that_of_the_value_that_was_shown() {
         let edit = |there: Option<Existing<'_>>| {
             // As by another client.
             values.next().inspect(|value| assert!(store.try_set(b"k", Expiry::Never, 0, *value)));
-            (Edit::Touch(expiry), there.map(|there| there.value.first().to_vec()))
+            (Edit::Touch(expiry), there.map(|there| there.value.only_piece().unwrap().to_vec()))
         };
         runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap()
     };
@@ -177,7 +178,7 @@ fn a_new_expiry_is_that_of_the_value_that_was_shown() {
         let seen = store.touch_and_look(b"k", expiry, |value| {
             // As by another client.
             values.next().inspect(|value| assert!(store.try_set(b"k", Expiry::Never, 0, *value)));
-            value.first().to_vec()
+            value.only_piece().unwrap().to_vec()
         });
         assert_eq!((seen.ok().as_deref(), left()), (Some(&b"2"[..]), (expiry == hour).then_some(true)));
         assert!(store.try_set(b"k", Expiry::Never, 0, b"0"));

@@ -273,6 +273,10 @@ fn an_absent_number_is_created_unless_the_exptime_forbids_it() {
     assert_eq!(ask(DECR, &change(1, 9, u32::MAX)), Some(10));
     assert_eq!(ask(DECR, &change(100, 9, 0)), Some(0));
     assert_eq!(client.value_of("n").as_deref(), Some("0 "));
+    // A number behind more zeros than a piece has bytes.
+    client.set("n", &format!("{:09000}", 5));
+    let mut ask = |opcode, extras: &[u8]| number(client.ask(Ask { opcode, extras, key: "n", ..Ask::default() }));
+    assert_eq!(ask(INCR, &change(2, 9, 0)), Some(7));
     let missed = client.ask(Ask { opcode: DECR, extras: &change(1, 3, 1 << 30), key: "past", ..Ask::default() });
     assert_eq!(missed.status, SUCCESS);
     assert_eq!(client.value_of("past"), None, "2^30 is a date in 2004");

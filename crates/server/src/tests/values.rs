@@ -4,6 +4,7 @@
 //! client's write ends before.
 
 use super::*;
+use crate::value::piece_pool::PIECE_BYTES;
 
 #[test]
 fn large_values_are_returned_unchanged() {
@@ -237,6 +238,36 @@ fn numbers_of_any_length_can_be_counted() {
         client.exchange(&format!("set n 0 0 {length}\r\n{text}\r\n"), "STORED\r\n");
         client.exchange("incr n 1\r\nma n\r\ndecr n 2\r\n", "2\r\nHD\r\n1\r\n");
         client.exchange("get n\r\n", &format!("VALUE n 0 {length}\r\n{text}\r\nEND\r\n"));
+    }
+}
+
+#[test]
+fn a_number_may_begin_behind_the_first_piece_of_a_value() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    let mut counts = |text: &str, number: Option<&str>| {
+        let (length, no_number) = (text.len(), "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
+        let reply = number.map_or(no_number.to_owned(), |number| format!("{number}\r\n"));
+        let after = number.map_or(text.to_owned(), |number| format!("{number:length$}"));
+        for (command, head) in [("incr k 1\r\n", ""), ("ma k v\r\n", "VA 1\r\n")] {
+            client.exchange(&format!("set k 0 0 {length}\r\n{text}\r\n"), "STORED\r\n");
+            let head = if number.is_some() { head } else { "" };
+            client.exchange(command, &format!("{head}{reply}"));
+            client.exchange("get k\r\n", &format!("VALUE k 0 {length}\r\n{after}\r\nEND\r\n"));
+        }
+    };
+    for length in [PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES] {
+        for fill in ["0", " "].map(|byte| byte.repeat(length)) {
+            counts(&format!("{fill}abc"), None);
+            counts(&format!("{fill}5x"), None);
+            counts(&format!("{fill}18446744073709551616"), None);
+            counts(&format!("{fill}5"), Some("6"));
+            counts(&format!("{fill}5 x"), Some("6"));
+        }
+        let spaces = " ".repeat(length);
+        counts(&spaces, None);
+        counts(&format!("{spaces}-0"), Some("1"));
+        counts(&format!("{spaces}-1"), None);
     }
 }
 
