@@ -2,7 +2,8 @@
 //!
 //! Leading white space and a sign are allowed; the digits must be followed by white space or the
 //! end. For the words of a command line less would do, but `incr` parses stored values in the same
-//! way: `"12 "` is a number, and a `decr` can leave such a value behind.
+//! way: `"12 "` is a number, and a `decr` can leave such a value behind. A stored value is a C
+//! string to memcached, so a zero byte ends it; in a word of a line, a zero byte is no digit.
 //!
 //! memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32); this
 //! server refuses the number.
@@ -15,10 +16,10 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
     not_negative(scan(text)?)
 }
 
-/// Parses the number of a stored value as [`unsigned`] does. `pieces` are those of the value: any
-/// number of spaces or zeros may precede the first other digit.
+/// Parses the number of a stored value as [`unsigned`] does; a zero byte ends the text. `pieces`
+/// are those of the value: any number of spaces or zeros may precede the first other digit.
 pub fn of_value<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
-    not_negative(scan_bytes(pieces.flatten().copied())?)
+    not_negative(scan_bytes(pieces.flatten().copied().take_while(|byte| *byte != 0))?)
 }
 
 /// Parses a number as [`unsigned`] does, if it fits in 32 bits.

@@ -263,12 +263,31 @@ fn a_number_may_begin_behind_the_first_piece_of_a_value() {
             counts(&format!("{fill}18446744073709551616"), None);
             counts(&format!("{fill}5"), Some("6"));
             counts(&format!("{fill}5 x"), Some("6"));
+            counts(&format!("{fill}5\0x"), Some("6"));
         }
         let spaces = " ".repeat(length);
         counts(&spaces, None);
         counts(&format!("{spaces}-0"), Some("1"));
         counts(&format!("{spaces}-1"), None);
     }
+}
+
+#[test]
+fn a_number_in_a_value_may_end_at_a_zero_byte() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    let no_number = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+    client.exchange_all(&[
+        ("set k 0 0 2\r\n5\0\r\nincr k 1\r\n", "STORED\r\n6\r\n"),
+        ("get k\r\n", "VALUE k 0 2\r\n6 \r\nEND\r\n"),
+        ("set k 0 0 6\r\n+5\0yyy\r\nma k v\r\n", "STORED\r\nVA 1\r\n6\r\n"),
+        ("get k\r\n", "VALUE k 0 6\r\n6     \r\nEND\r\n"),
+        ("set k 0 0 1\r\n\0\r\nincr k 1\r\n", &format!("STORED\r\n{no_number}")),
+        ("set k 0 0 3\r\n \x005\r\nincr k 1\r\n", &format!("STORED\r\n{no_number}")),
+        ("get k\r\n", "VALUE k 0 3\r\n \x005\r\nEND\r\n"),
+    ]);
+    // Not so in a word of a line.
+    client.exchange("incr k 1\0\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n");
 }
 
 #[test]
