@@ -295,7 +295,8 @@ fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (
         (StoreVerb::Prepend, Some(old)) => {
             join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.piece_pool))
         }
-        (StoreVerb::Cas, Some(old)) if new.unique == old.unique() => put(),
+        // As in memcached: 0 matches no number, not even a 0 that a client has given.
+        (StoreVerb::Cas, Some(old)) if new.unique != 0 && new.unique == old.unique() => put(),
         (StoreVerb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
             let item_flags = ItemFlags { stale: true, won: old.item_flags().won, ..new.item_flags };
             change(new.flags, item_flags, &new.data)
