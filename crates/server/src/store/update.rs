@@ -24,7 +24,8 @@ use crate::value::Value;
 
 /// The time for which a store without room waits before it tries again.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
-/// The most tries of a store: with [`ROOM_PAUSE`], half a second at least.
+/// The most pauses of a store, each before a further try: with [`ROOM_PAUSE`], half a second at
+/// least.
 pub const ROOM_TRIES_MAX: u32 = 500;
 
 /// After each of this many tries, a store without room for its pieces tells it to connections whose
@@ -99,24 +100,27 @@ impl Store {
         mut charge: ReceiveCharge,
         mut edit: impl FnMut(Option<Existing<'_>>) -> (Edit, R),
     ) -> Result<R, OutOfMemory> {
-        for tries in 0..ROOM_TRIES_MAX {
+        let mut waits = 0;
+        loop {
             charge.uncharge();
             let refused = match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };
-            if tries % SHORTAGE_TRIES == 0 && self.is_short_of_pieces() {
+            if waits % SHORTAGE_TRIES == 0 && self.is_short_of_pieces() {
                 self.piece_shortage.notify_waiters();
             }
             match refused {
-                RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. } if self.evict => {
+                RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }
+                    if self.evict && waits < ROOM_TRIES_MAX =>
+                {
+                    waits += 1;
                     charge.recharge();
                     timers::sleep(ROOM_PAUSE).await;
                 }
                 _ => return Err(OutOfMemory),
             }
         }
-        Err(OutOfMemory)
     }
 
     /// Tries once to update the value under `key`: reads it, calls `edit`, and replaces it in one
