@@ -91,9 +91,10 @@ pub async fn run(session: &mut Session, to: ReplyTo, command: Command<'_>) -> io
 
 async fn delete(session: &mut Session, to: ReplyTo, meta: &MetaCommand<'_>) {
     match delete::remove(session, &meta.key, &meta.options).await {
-        DeleteOutcome::Missing => session.output.binary_error(to, Status::NotFound, None),
-        DeleteOutcome::Exists => session.output.binary_error(to, Status::Exists, None),
-        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale => {
+        Err(_) => session.output.binary_error(to, Status::OutOfMemory, None),
+        Ok(DeleteOutcome::Missing) => session.output.binary_error(to, Status::NotFound, None),
+        Ok(DeleteOutcome::Exists) => session.output.binary_error(to, Status::Exists, None),
+        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale) => {
             session.output.binary_success(to, b"", 0);
         }
     }

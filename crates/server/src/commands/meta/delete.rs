@@ -8,13 +8,14 @@
 //! update: an invalid value must not look fresh.
 
 use super::echo::brief;
+use crate::commands::arithmetic::NO_MEMORY;
 use crate::commands::events;
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::{MetaCommand, MetaOptions};
 use crate::session::Session;
 use crate::store::prefix_stats::Outcome;
-use crate::store::{Edit, Existing};
+use crate::store::{Edit, Existing, OutOfMemory, Store};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
@@ -36,15 +37,16 @@ pub(in crate::commands) enum DeleteOutcome {
     },
 }
 
-/// Answers `HD`, `NF` or `EX`.
+/// Answers `HD`, `NF`, `EX`, or an error.
 pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
     let code = match remove(session, &meta.key, &meta.options).await {
-        DeleteOutcome::Missing => "NF",
-        DeleteOutcome::Exists => {
+        Err(_) => return session.output.line(NO_MEMORY),
+        Ok(DeleteOutcome::Missing) => "NF",
+        Ok(DeleteOutcome::Exists) => {
             session.counts.count(Counter::DeleteMisses);
             "EX"
         }
-        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale => "HD",
+        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale) => "HD",
     };
     if code != "HD" || !meta.options.quiet {
         brief(&mut session.output, code, &meta);
@@ -52,19 +54,20 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
 }
 
 /// Deletes or marks the value of `key`, and counts all outcomes but `Exists`.
-pub(in crate::commands) async fn remove(session: &mut Session, key: &[u8], options: &MetaOptions) -> DeleteOutcome {
+///
+/// # Errors
+///
+/// There is no memory; the value under `key` is unchanged.
+pub(in crate::commands) async fn remove(
+    session: &mut Session,
+    key: &[u8],
+    options: &MetaOptions,
+) -> Result<DeleteOutcome, OutOfMemory> {
     let store = &session.server.store;
     let full_key = session.namespace.qualify(key);
     session.server.prefix_stats.count(&full_key, Outcome::Delete);
-    let decide = |there: Option<Existing<'_>>| match there.map(|there| there.value) {
-        None => (Edit::Keep, DeleteOutcome::Missing),
-        Some(value) if options.unique.is_some_and(|unique| unique != value.unique()) => {
-            (Edit::Keep, DeleteOutcome::Exists)
-        }
-        Some(value) if !options.invalidate && !options.remove_bytes => {
-            (Edit::Remove, DeleteOutcome::Deleted { length: value.len() })
-        }
-        Some(value) => {
+    let decide = |there: Option<Existing<'_>>| match (decide_removal(there, options.unique), there) {
+        ((Edit::Remove, _), Some(Existing { value, .. })) if options.invalidate || options.remove_bytes => {
             let item_flags = ItemFlags { stale: options.invalidate, won: false, ..value.item_flags() };
             // As in memcached: a value that only loses its bytes keeps its CAS number.
             let number = match (options.invalidate, options.new_unique) {
@@ -88,16 +91,14 @@ pub(in crate::commands) async fn remove(session: &mut Session, key: &[u8], optio
             let length = value.len();
             (edit, if options.invalidate { DeleteOutcome::Stale } else { DeleteOutcome::Emptied { length } })
         }
+        (removal, _) => removal,
     };
     let lifetime = options.exptime.map_or(Expiry::Never, Expiry::of);
     let outcome = match store.update(&full_key, lifetime, decide).await {
-        Ok(outcome) => outcome,
         // No room for the changed copy: delete the value rather than leave it looking fresh.
-        Err(_) => match store.take(&full_key) {
-            Some(value) => DeleteOutcome::Deleted { length: value.len() },
-            None => DeleteOutcome::Missing,
-        },
-    };
+        Err(_) => delete_value(store, &full_key, options.unique).await,
+        outcome => outcome,
+    }?;
     if let DeleteOutcome::Deleted { length } | DeleteOutcome::Emptied { length } = outcome {
         events::deleted(store, &full_key, "md", length);
     }
@@ -106,5 +107,45 @@ pub(in crate::commands) async fn remove(session: &mut Session, key: &[u8], optio
         DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } => session.counts.count(Counter::DeleteHits),
         DeleteOutcome::Exists | DeleteOutcome::Stale => {}
     }
-    outcome
+    Ok(outcome)
+}
+
+/// Deletes the value under `full_key` if `unique` is its CAS number, or `None`. After an update
+/// without room, another client may have stored a newer value. A delete needs no room.
+async fn delete_value(store: &Store, full_key: &[u8], unique: Option<u64>) -> Result<DeleteOutcome, OutOfMemory> {
+    store.update(full_key, Expiry::Never, |there| decide_removal(there, unique)).await
+}
+
+/// Decides a delete of the value that is there.
+fn decide_removal(there: Option<Existing<'_>>, unique: Option<u64>) -> (Edit, DeleteOutcome) {
+    match there.map(|there| there.value) {
+        None => (Edit::Keep, DeleteOutcome::Missing),
+        Some(value) if unique.is_some_and(|unique| unique != value.unique()) => (Edit::Keep, DeleteOutcome::Exists),
+        Some(value) => (Edit::Remove, DeleteOutcome::Deleted { length: value.len() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::value::piece_pool::PiecePool;
+
+    #[test]
+    fn a_delete_without_room_compares_the_cas_number() {
+        let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+        let store = Store::new(&settings, &Arc::new(PiecePool::new(0))).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let delete = |unique| runtime.block_on(delete_value(&store, b"k", unique)).unwrap();
+        assert!(delete(Some(1)) == DeleteOutcome::Missing);
+        assert!(store.try_set(b"k", Expiry::Never, 0, b"new"));
+        let unique = store.peek(b"k").unwrap().unique();
+        assert!(delete(Some(unique + 1)) == DeleteOutcome::Exists);
+        assert!(store.peek(b"k").is_some());
+        assert!(delete(Some(unique)) == DeleteOutcome::Deleted { length: 3 });
+        assert!(store.try_set(b"k", Expiry::Never, 0, b"new"));
+        assert!(delete(None) == DeleteOutcome::Deleted { length: 3 });
+        assert!(store.peek(b"k").is_none());
+    }
 }
