@@ -175,6 +175,35 @@ fn md_may_remove_the_bytes_alone() {
 }
 
 #[test]
+fn without_room_md_deletes_only_what_it_would_mark_stale() {
+    let server = TestServer::start(|settings| settings.evict = false);
+    let mut client = server.connect();
+    // Longer keys than those of the other values: no copy of these values fits.
+    let [kept, stale] = ["kept", "stale"].map(|name| name.repeat(40));
+    client.exchange(&format!("set {kept} 0 0 1\r\nx\r\nms {stale} 1 E5\r\nx\r\n"), "STORED\r\nHD\r\n");
+    for length in [10_000, 1] {
+        let value = "x".repeat(length);
+        let is_stored = |n: u32| {
+            client.0.write_all(format!("set {length}-{n} 0 0 {length}\r\n{value}\r\n").as_bytes()).unwrap();
+            client.line() == "STORED\r\n"
+        };
+        assert!((0..100_000).map(is_stored).any(|is_stored| !is_stored));
+    }
+    for (request, reply) in [
+        (format!("md {kept} x\r\n"), "SERVER_ERROR out of memory\r\n"),
+        (format!("md {kept} x q\r\n"), "SERVER_ERROR out of memory\r\n"),
+        (format!("mg {kept} v\r\n"), "VA 1\r\nx\r\n"),
+        (format!("md {stale} I C6\r\n"), "EX\r\n"),
+        (format!("mg {stale} v c\r\n"), "VA 1 c5\r\nx\r\n"),
+        (format!("md {stale} I C5\r\n"), "HD\r\n"),
+        (format!("mg {stale}\r\n"), "EN\r\n"),
+    ] {
+        client.exchange(&request, reply);
+    }
+    assert_eq!(client.stat("stats", "delete_hits"), "1");
+}
+
+#[test]
 fn one_client_wins_a_stale_value() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();

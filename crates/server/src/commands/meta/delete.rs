@@ -4,8 +4,8 @@
 //! Of the clients that then read the stale value, exactly one wins the right to store it again
 //! (`get.rs`). So one atomic update marks the value as stale and as not won.
 //!
-//! A change must keep that update atomic, and must delete the value if there is no room for the
-//! update: an invalid value must not look fresh.
+//! A change must keep that update atomic, and must delete a value that is to be marked stale if
+//! there is no room for the update: an invalid value must not look fresh.
 
 use super::echo::brief;
 use crate::commands::arithmetic::NO_MEMORY;
@@ -57,7 +57,7 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
 ///
 /// # Errors
 ///
-/// There is no memory; the value under `key` is unchanged.
+/// There is no memory for a value without bytes; the value under `key` is unchanged.
 pub(in crate::commands) async fn remove(
     session: &mut Session,
     key: &[u8],
@@ -96,7 +96,7 @@ pub(in crate::commands) async fn remove(
     let lifetime = options.exptime.map_or(Expiry::Never, Expiry::of);
     let outcome = match store.update(&full_key, lifetime, decide).await {
         // No room for the changed copy: delete the value rather than leave it looking fresh.
-        Err(_) => delete_value(store, &full_key, options.unique).await,
+        Err(_) if options.invalidate => delete_value(store, &full_key, options.unique).await,
         outcome => outcome,
     }?;
     if let DeleteOutcome::Deleted { length } | DeleteOutcome::Emptied { length } = outcome {
