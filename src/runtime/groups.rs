@@ -152,7 +152,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Those of [`end_group`](Self::end_group). Nothing is changed then.
+    /// Those of [`end_group`](Self::end_group). Nothing is changed then, except that a group which
+    /// ends during this call loses its `max`.
     pub fn drop_group(&self, group: &Memcg) -> Result<(), MemcgError> {
         if !self.owns(group) {
             return Err(MemcgError::Foreign);
@@ -167,8 +168,8 @@ impl Runtime {
             return Err(MemcgError::AlreadyDying);
         }
         // Before the housekeeper starts: where it finds no entry of the group, none is inserted
-        // later.
-        group.set_max(ByteSize::ZERO);
+        // later. Unreported: the reclaimer would evict the entries, and not remove them.
+        group.set_max_unreported(ByteSize::ZERO);
         if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
         }

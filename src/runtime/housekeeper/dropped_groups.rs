@@ -143,7 +143,7 @@ impl HousekeeperShared {
     fn empty(&self, lease: Lease, group: &Memcg, start: Instant) -> Result<Emptied, LeaseLost> {
         // A `set_max` since the drop would let records in for as long as they are inserted.
         if group.max() > ByteSize::ZERO {
-            group.set_max(ByteSize::ZERO);
+            group.set_max_unreported(ByteSize::ZERO);
         }
         let mut is_empty = true;
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));

@@ -89,6 +89,19 @@ impl Memcg {
         }
     }
 
+    /// Sets [`max`](Self::max) as [`set_max`](Self::set_max) does, but calls no hook: for callers
+    /// that reclaim themselves, or on whose thread no hook may run.
+    #[doc(hidden)]
+    pub fn set_max_unreported(&self, max: ByteSize) {
+        if max.get() < self.limits().swap_max(max.get()) {
+            self.drain_stock();
+        }
+    }
+
+    fn drain_stock(&self) {
+        self.tree().drain_stock(|memcg| memcg.is_descendant_of(self));
+    }
+
     /// Drains the stock of the group and of the groups below it, and calls the hooks if the usage
     /// is above a limit that was lowered to `limit`.
     ///
@@ -96,10 +109,9 @@ impl Memcg {
     /// usage that is read here: then it is the group's next charge that requests reclaim.
     #[cold]
     fn report_lowered(&self, limit: ByteSize) {
-        let tree = self.tree();
-        tree.drain_stock(|memcg| memcg.is_descendant_of(self));
+        self.drain_stock();
         if self.usage() > limit {
-            tree.hooks().for_each(|hook| hook.limit_lowered(self));
+            self.tree().hooks().for_each(|hook| hook.limit_lowered(self));
         }
     }
 }

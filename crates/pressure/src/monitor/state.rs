@@ -410,11 +410,12 @@ impl MonitorState {
     }
 
     /// Sets the group's `max` as low as its usage allows, and tells the reclaimer the ceiling if
-    /// the usage is above it, or if it is above the one told last.
+    /// the usage is above it, or if it is above the one told last. Hooks of the tree may be user
+    /// code, which must not run under the lock of this state.
     pub(super) fn apply(&mut self) {
         let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
         if usage <= ceiling {
-            self.memcg.set_max(ceiling);
+            self.memcg.set_max_unreported(ceiling);
             if self.told.take_if(|told| *told < ceiling).is_some() {
                 // The reclaimer may still be on the way to a lower ceiling.
                 self.reclaimer.reclaim_to(&self.memcg, ceiling);
@@ -426,7 +427,7 @@ impl MonitorState {
             return;
         }
         self.resident.iter_mut().for_each(ResidentLimit::fell);
-        self.memcg.set_max(self.memcg.max().min(usage).max(ceiling));
+        self.memcg.set_max_unreported(self.memcg.max().min(usage).max(ceiling));
         self.fall.get_or_insert(UsageFall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
         self.told = Some(ceiling);
         self.reclaimer.reclaim_to(&self.memcg, ceiling);

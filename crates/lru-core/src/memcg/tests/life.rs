@@ -500,11 +500,11 @@ fn a_limit_that_is_lowered_below_the_usage_is_reported() {
     let tree = MemcgTree::new(1);
     let hook = Arc::new(Lowered(Mutex::new(Vec::new())));
     let id = tree.root().try_add_hook(hook.clone()).unwrap();
-    let a = tree.root().create("a").unwrap();
-    // The first charge only takes the slot.
-    (0..2).for_each(|_| assert_eq!(a.try_charge(b(50)), Ok(Charged::Within)));
-    assert!(tree.in_stock(&a) > 0);
-    for set in [Memcg::set_max, Memcg::set_high] {
+    for (name, set) in [("max", Memcg::set_max as fn(&Memcg, ByteSize)), ("high", Memcg::set_high)] {
+        let a = tree.root().create(name).unwrap();
+        // The first charge only takes the slot.
+        (0..2).for_each(|_| assert_eq!(a.try_charge(b(50)), Ok(Charged::Within)));
+        assert!(tree.in_stock(&a) > 0);
         set(&a, b(100));
         assert_eq!((hook.0.lock().len(), tree.in_stock(&a)), (0, 0), "stock is drained first, and is no reason");
         for bytes in [99, 99, 98, 99] {
@@ -513,8 +513,10 @@ fn a_limit_that_is_lowered_below_the_usage_is_reported() {
         let reports = core::mem::take(&mut *hook.0.lock());
         assert_eq!(reports, [(a.clone(), b(100)), (a.clone(), b(100))], "only a lower limit is reported");
         set(&a, ByteSize::MAX);
+        a.set_max_unreported(b(1));
+        assert_eq!((a.max(), hook.0.lock().len()), (b(1), 0));
     }
     tree.remove_hook(id);
-    a.set_max(b(1));
+    tree.root().set_max(b(1));
     assert_eq!(*hook.0.lock(), []);
 }
