@@ -105,6 +105,9 @@ impl WakeQueue {
     #[cold]
     fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize, key: u64) {
         let mut state = self.state.lock();
+        if state.stop {
+            return;
+        }
         match (state.find(memcg, reason), reason) {
             // Two manual requests add up.
             (Some(old), ReclaimReason::Manual(bytes)) => {
@@ -183,7 +186,12 @@ impl WakeQueue {
 
     /// Stops the queue: from here on [`take`](Self::take) returns `None`.
     pub(super) fn stop(&self) {
-        self.state.lock().stop = true;
+        let mut state = self.state.lock();
+        state.stop = true;
+        // The queue may be kept for longer: by the tree's list of hooks, which the groups keep.
+        let queued = (core::mem::take(&mut state.requests), core::mem::take(&mut state.soon));
+        drop(state);
+        drop(queued);
         self.changed.notify_all();
     }
 }
@@ -196,7 +204,7 @@ impl WakeQueue {
     pub(super) fn request_soon(&self, memcg: &Memcg) {
         let mut state = self.state.lock();
         // Without memory: the next debt that is left is reported again.
-        if state.push_soon(memcg) && state.soon.len() == 1 {
+        if !state.stop && state.push_soon(memcg) && state.soon.len() == 1 {
             self.rouse(state);
         }
     }
