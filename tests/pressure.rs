@@ -318,7 +318,7 @@ fn a_cache_cannot_claim_more_than_the_control_groups_limit_leaves() {
         assert!(expected, "{error}");
     }
     drop(with_min(&runtime, 96).unwrap());
-    runtime.set_budget(ByteSize::mib(256));
+    runtime.pressure().unwrap().set_budget(ByteSize::mib(256));
     with_min(&runtime, 256).unwrap();
     let runtime = Runtime::builder().budget(ByteSize::mib(256)).cgroup(group.limit()).build().unwrap();
     with_min(&runtime, 256).unwrap();

@@ -3,7 +3,6 @@
 //! The order of construction matters: each thread is started after the parts that it uses, and a
 //! failed start drops those that were started. A new option needs a default that changes nothing.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -401,7 +400,7 @@ impl RuntimeBuilder {
             registry,
             groups,
             topology,
-            is_budget_set: AtomicBool::new(is_budget_set),
+            unset_budget: (!is_budget_set).then_some(budget),
             direct_time_max,
             retired,
             clock: self.clock,

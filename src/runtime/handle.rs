@@ -3,7 +3,6 @@
 //! The state drops its fields in the order of their declaration, so this order decides that threads
 //! end before the parts that they use. A change must place a new field by this order.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,8 +95,9 @@ pub(super) struct RuntimeInner {
     /// Groups by path, so that a lookup of a group takes no lock of the tree (`groups.rs`).
     pub(super) groups: DashMap<Box<str>, Memcg>,
     pub(super) topology: Arc<dyn Topology>,
-    /// Whether a call has set the budget; otherwise it is that of the control group.
-    pub(super) is_budget_set: AtomicBool,
+    /// The budget with which the monitor began, if the control group's limit is the budget: a
+    /// monitor with another one has got it by a call.
+    pub(super) unset_budget: Option<ByteSize>,
     pub(super) direct_time_max: Duration,
     pub(super) retired: Arc<Retired>,
     /// The clock of the deadlines; `None`: the system's.
@@ -189,8 +189,6 @@ impl Runtime {
     /// A budget of 0 is accepted here: all entries that no `min` protects are evicted, and once the
     /// limit is 0, each insert is refused.
     pub fn set_budget(&self, budget: ByteSize) {
-        // Relaxed: no other data depends on it.
-        self.inner.is_budget_set.store(true, Ordering::Relaxed);
         if let Some(pressure) = self.pressure() {
             return pressure.set_budget(budget);
         }
@@ -206,9 +204,8 @@ impl Runtime {
     /// Returns the configured budget, without the effect of a control group's limit or of pressure.
     /// If no call has set it, this is the budget that the control group's limit leaves now.
     pub(crate) fn configured_budget(&self) -> ByteSize {
-        // Relaxed: no other data depends on it.
-        match self.pressure() {
-            Some(pressure) if self.inner.is_budget_set.load(Ordering::Relaxed) => pressure.asked_budget(),
+        match self.pressure().map(Monitor::asked_budget) {
+            Some(asked) if self.inner.unset_budget != Some(asked) => asked,
             _ => self.budget_without_pressure(),
         }
     }
