@@ -223,8 +223,9 @@ where
         });
         match put {
             Ok((_, old)) => {
-                // A sweep of the reaper may not visit the copy, and cannot remove the old record if
-                // it finds that one expired: the registered deadline leads to another sweep.
+                // A sweep of the reaper that has passed this part does not visit the copy: the
+                // registered deadline leads to another sweep. One that has found the old record
+                // expired visits the part again.
                 self.register_deadline(expires, hash);
                 Ok(old)
             }

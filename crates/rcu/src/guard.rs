@@ -57,7 +57,8 @@ pub struct Guard(backend::Guard);
 ///   allowed if no other thread was in a call of this library at the fork.
 /// - The drop of a thread's last guard is such a call if the thread has replaced a value of an
 ///   [`RcuCell`](crate::RcuCell) or removed an object while it had a guard, also before the fork.
-///   The child leaks this guard (`mem::forget`).
+///   The child leaks this guard (`mem::forget`). With crossbeam-epoch, on systems other than Linux,
+///   the drop of each last guard is such a call.
 /// - Guards that other threads held at the fork are readers for ever in the child, since references
 ///   that they protect may have been lent to the thread that forked. If there were any, the child
 ///   frees no retired memory.
