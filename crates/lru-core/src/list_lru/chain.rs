@@ -2,7 +2,7 @@
 //!
 //! Each group chains its published lists ([`ListLruOne`]): those of any node that are in the table
 //! of a `ListLru`. So taking a group offline costs O(lists of this group), however many lists
-//! exist. A thread that publishes or unpublishes a list of the group holds the chain's lock.
+//! exist. A thread that publishes or unpublishes a list of an online group holds the chain's lock.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
 //!
@@ -27,6 +27,12 @@ impl<'a> Chain<'a> {
     /// As [`lock`](Self::lock); `None` while another thread holds the lock.
     pub(super) fn try_lock(memcg: &'a Memcg) -> Option<Self> {
         memcg.attached().try_lock().map(Self)
+    }
+
+    /// Takes the lock that keeps the move of the lists to the parent and the drop of their owners
+    /// from running at the same time. Taken before the chain.
+    pub(super) fn lock_reparenting(memcg: &'a Memcg) -> MutexGuard<'a, ()> {
+        memcg.attached().lock_reparenting()
     }
 
     /// Returns whether the group is dying, so that no list is published for it any more (L8).

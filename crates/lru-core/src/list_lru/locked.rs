@@ -150,7 +150,8 @@ impl<'a> LockedList<'a> {
     #[inline]
     pub(super) fn layout(&self) -> &'static LinkLayout {
         // SAFETY: the caller reached this list through a live `ListLru`, or through the chain of
-        // its group, and a `ListLru` that drops waits for that chain. So the head is live.
+        // its group, and a `ListLru` that drops waits for that chain and for the group's
+        // `reparenting` lock. So the head is live.
         unsafe { &*self.one.owner() }.layout
     }
 
@@ -424,8 +425,8 @@ impl<'a> LockedList<'a> {
         // from then on. Memory safety depends on `refs` only, which has 64 bits.
         self.set_nr_items(had.saturating_add(moved));
         if moved != 0 {
-            // SAFETY: a `ListLru` that drops waits for the chain of a group that goes offline, or
-            // is itself the caller, so the head is live.
+            // SAFETY: a `ListLru` that drops waits for the `reparenting` lock of a group that goes
+            // offline, or is itself the caller, so the head is live.
             unsafe { &*self.one.owner() }.note_move();
         }
         child.set_nr_items(0);

@@ -23,8 +23,8 @@ use crate::{Memcg, NodeId};
 /// and always names a group whose list is not drained yet. The listener must not wait for anything
 /// that waits for a list, must not call the list, and must not drop another list with items of this
 /// group; nor, if the list has shards, be the first to add to another list for this group, or for
-/// one below it, whose first item may create this group's list as well: a sweep or the end of the
-/// group, which joins the shards, holds a lock of the group. A listener that panics loses no item:
+/// one below it, whose first item may create this group's list as well: a sweep, which joins the
+/// shards, holds a lock of the group. A listener that panics loses no item:
 /// the item is on the list already. When a group goes offline, all its lists are joined to the
 /// parent's first, and then the first panic is resumed.
 pub trait Occupancy: Send + Sync {

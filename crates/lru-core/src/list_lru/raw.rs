@@ -5,14 +5,15 @@
 //!     Memcg::attached: group -> its lists        the same lists, for the group's offline
 //! ```
 //!
-//! Lock order: the caller's own locks, the lock of a group's chain, `writer`, a list's lock, the
-//! locks of its shards (one at a time), the lock of an ancestor's list. The listener
-//! ([`Occupancy`]) is called under a list's lock, so its locks come last. Exception: listeners and
-//! walks' callbacks may be the first to add to another `ListLru`, and so wait for a chain under a
-//! list's lock. So the holder of an online group's chain waits for no lock but those of shards that
-//! it joins: no walk of them is in progress then, and [`Occupancy`] forbids listeners to wait for
-//! this chain under them. An owner that is being dropped may wait, as none of its lists is walked
-//! then.
+//! Lock order: the caller's own locks, a group's `reparenting` lock, the lock of its chain,
+//! `writer`, a list's lock, the locks of its shards (one at a time), the lock of an ancestor's
+//! list. The listener ([`Occupancy`]) is called under a list's lock, so its locks come last.
+//! Exception: listeners and walks' callbacks may be the first to add to another `ListLru`, and so
+//! wait for a chain under a list's lock. So the holder of a chain waits for no lock but those of
+//! shards that it joins: no walk of them is in progress then, and [`Occupancy`] forbids listeners
+//! to wait for this chain under them. A group that goes offline waits for lists under
+//! `reparenting`, for which no callback waits. An owner that is being dropped may wait, as none of
+//! its lists is walked then.
 //!
 //! # A group goes offline during an add (R1, R2)
 //!
@@ -137,8 +138,8 @@ impl RawListLru {
     ///
     /// # Safety
     ///
-    /// As long as the result is used, the caller holds the list's lock, or the lock of the chain
-    /// that the list is on, so that the owner is not dropped.
+    /// As long as the result is used, the caller holds the list's lock, the lock of the chain that
+    /// the list is on, or its group's `reparenting` lock, so that the owner is not dropped.
     pub(super) unsafe fn of<'a>(one: &ListLruOne) -> &'a Self {
         // SAFETY: every list was created with the pointer from `as_owner`, which is one to a whole
         // `RawListLru`; the structure is live (this function's clause).

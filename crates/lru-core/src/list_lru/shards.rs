@@ -18,8 +18,8 @@
 //! # Invariants
 //!
 //! 1. The slot points to the set if and only if the list's state is `SPLIT`. Both change under
-//!    the lock of the group's chain, the writer lock and the lock of the list. The shards' locks
-//!    are taken after the list's, one at a time.
+//!    the lock of the group's chain (if that is closed, its `reparenting` lock), the writer lock
+//!    and the lock of the list. The shards' locks are taken after the list's, one at a time.
 //! 2. When the shards end, the list's lock is held from before the slot points to the list again
 //!    until the last shard is empty. So a thread that finds a dead shard finds its items on the
 //!    list once it gets the list's lock; and a thread that no longer finds the set finds all

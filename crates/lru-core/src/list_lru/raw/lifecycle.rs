@@ -23,7 +23,7 @@ use crate::list::{Hook, LinkLayout, LinkNode};
 use crate::memcg::attached;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crate::sync::{yield_now, Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::unwind::{to_the_end, AtEnd};
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
@@ -79,40 +79,35 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                // INVARIANT: whoever holds the chain of an online group waits for nothing, and
-                // tries again instead: the caller of another publication may be a listener or a
-                // walk's callback, which holds a list's lock and waits for the chain.
-                let (mut chain, mut writer) = loop {
-                    if !memcg.is_online() && !crate::mutated!("populate_without_dying_check") {
-                        return Err(Unpopulated::Closed);
-                    }
-                    if cfg!(lowwater_loom) {
-                        break (Chain::lock(memcg), self.writer.lock());
-                    }
-                    match Chain::try_lock(memcg).and_then(|chain| Some((chain, self.writer.try_lock()?))) {
-                        Some(locks) => break locks,
-                        None => yield_now(),
-                    }
-                };
+                // INVARIANT: the holder of a chain waits for no further lock: the caller of another
+                // publication may be a listener or a walk's callback, which holds a list's lock and
+                // waits for the chain. If a further lock is taken, this thread releases its own,
+                // waits until that one is free, and starts again. It does not spin, so that a
+                // holder of lower priority can run.
+                let mut chain = Chain::lock(memcg);
                 if chain.is_closed() && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }
                 if self.lookup(key, guard).is_some() {
                     return Ok(true);
                 }
+                let Some(mut writer) = self.writer.try_lock() else {
+                    drop(chain);
+                    drop(self.writer.lock());
+                    continue;
+                };
                 if let Some(table) = self.table(guard).filter(|t| writer.has_room(*t)) {
                     if let Some(parent) = memcg.parent() {
                         // The chain is open, so the parent does not die before we are done; and the
                         // writer lock excludes sweeps. So the list in the table is not dead.
                         match self.whole(Key::new(parent, node), guard) {
-                            Some(parent) if cfg!(lowwater_loom) => parent.lock(guard).get(),
                             Some(parent) => {
-                                let Some(mut parent) = parent.try_lock(guard) else {
+                                let Some(mut list) = parent.try_lock(guard) else {
                                     drop((chain, writer));
-                                    yield_now();
+                                    drop(parent.lock(guard));
                                     continue;
                                 };
-                                parent.get();
+                                list.get();
                             }
                             None if crate::mutated!("populate_without_parent") => {}
                             None => return Ok(false),
@@ -209,7 +204,8 @@ impl RawListLru {
     }
 
     /// Hands the items of a dying group's list to its parent's list, and unpublishes it. The
-    /// group's chain is closed and locked, and `one` was just taken off it.
+    /// group's chain is closed, `one` was just taken off it, and the caller holds the lock that
+    /// `Chain::lock_reparenting` returns.
     fn reparent(&self, one: &ListLruOne, dying: &Memcg, guard: &Guard) {
         if crate::mutated!("erase_before_drain") {
             self.remove_from_table(one, &mut self.writer.lock(), guard);
@@ -332,10 +328,11 @@ impl RawListLru {
             // SAFETY: the writer lock is held, and `one` is in the table.
             (slot, one, unsafe { one.memcg_of_published() }.clone())
         };
+        let _reparenting = Chain::lock_reparenting(&memcg);
         let mut chain = Chain::lock(&memcg);
         let mut list = self.lock_joined(one, &guard);
         if list.is_dead() {
-            return Some(slot); // Its group went offline and unpublished it before we got the chain.
+            return Some(slot); // Its group went offline and unpublished it before we got the locks.
         }
         // SAFETY: the list is not dead, so it is published and on the chain of its group, which is
         // locked.
@@ -357,8 +354,11 @@ impl RawListLru {
 /// whatever the number of items on them.
 pub(crate) fn reparent_group(dying: &Memcg) {
     let guard = pin();
+    let _reparenting = Chain::lock_reparenting(dying);
     // If a listener panics for one list, the other lists are moved all the same.
     to_the_end(|| {
+        // The chain is released before the list is moved: the holder of the parent's list may wait
+        // for this chain, to find that it is closed (L18).
         let mut chain = Chain::lock(dying);
         if chain.first().is_null() {
             return false;
@@ -367,8 +367,9 @@ pub(crate) fn reparent_group(dying: &Memcg) {
         let one = unsafe { &*chain.first() };
         // SAFETY: `one` is the first list of this chain.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        // SAFETY: the list is in its owner's table, and an owner that drops waits for this chain's
-        // lock, which we hold, so it is live.
+        drop(chain);
+        // SAFETY: the list is in its owner's table, and an owner that drops waits for the lock of
+        // `lock_reparenting`, which we hold, so it is live.
         let owner = unsafe { RawListLru::of(one) };
         owner.reparent(one, dying, &guard);
         true

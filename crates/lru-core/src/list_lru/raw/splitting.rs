@@ -56,8 +56,9 @@ impl RawListLru {
         let (old, key) = (TableSlot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
-        // A thread that unpublishes a list holds the chain until the list is out of the table. This
-        // thread holds the chain, and the list is in the table, so the list is not dead.
+        // The chain is open. So a thread that unpublishes a list holds the chain until the list is
+        // out of the table. This thread holds the chain, and the list is in the table, so the list
+        // is not dead.
         let tried = || {
             core::hint::spin_loop();
             one.try_lock(guard)
@@ -70,7 +71,7 @@ impl RawListLru {
     }
 
     /// Locks a list and joins its shards, if it has some, without calling the listener. The caller
-    /// holds the lock of the group's chain.
+    /// holds the lock of the group's chain, or, if that is closed, its `reparenting` lock.
     pub(super) fn lock_joined<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         let list = one.lock(guard);
         if !list.is_split() {

@@ -7,6 +7,8 @@
 //!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use super::super::chain::Chain;
 use super::super::key::Key;
 use super::super::shards::shard::Shard;
 use super::super::table::{ListTable, Pair};
@@ -14,6 +16,8 @@ use super::super::tests::{item, Item};
 use super::{Writer, PAIRS_MAX};
 use crate::list_lru::{sweep, Swept};
 use crate::rcu::{pin, Retired};
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::Memcg;
 use crate::{ListLru, MemcgTree, NodeId};
 use core::ptr;
 use core::time::Duration;
@@ -54,6 +58,43 @@ fn r2_calls_on_a_dead_list_that_is_still_in_the_table_use_the_parents_list_witho
     assert!(!lru.is_populated(&group, N0));
     lru.assert_valid();
     assert!(lru.del(&late).is_some());
+}
+
+/// Checks that the first add to `group` sleeps while `lock` is held. An add that tried again and
+/// again would keep a holder of lower priority from running.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn first_add_sleeps_under<L>(lru: &ListLru<Item>, group: &Memcg, lock: L) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::scope(|s| {
+        s.spawn(move || {
+            sender.send(rustix::thread::gettid()).unwrap();
+            lru.add(item(0), group, N0).unwrap();
+        });
+        let stat = std::format!("/proc/self/task/{}/stat", receiver.recv().unwrap());
+        let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
+        // A thread may sleep for an instant for other reasons, such as a page fault.
+        wait(|| {
+            (0..10).all(|_| {
+                thread::sleep(Duration::from_millis(2));
+                sleeps()
+            })
+        });
+        drop(lock);
+    });
+    assert_eq!(lru.count_one(group, N0), 1);
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_first_add_sleeps_until_the_lock_that_it_needs_is_free() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|name| tree.root().create(name).unwrap());
+    let guard = pin();
+    first_add_sleeps_under(&lru, &a, Chain::lock(&a));
+    first_add_sleeps_under(&lru, &b, lru.raw.writer.lock());
+    first_add_sleeps_under(&lru, &c, lru.raw.lock_one(tree.root(), N0, 0, &guard));
 }
 
 #[test]

@@ -210,3 +210,13 @@ fn l18_a_callback_may_be_the_first_to_add_while_idle_lists_are_freed() {
     };
     add_first_in_a_callback(&[sweeps, sweep], |at| &at.child);
 }
+
+#[test]
+fn l18_a_callback_may_be_the_first_to_add_to_other_lists_of_a_group_that_goes_offline() {
+    // The group's end waits for the list that the callback's walk has locked.
+    let end = |at: &Callback| {
+        at.child.offline().unwrap();
+        at.parent.offline().unwrap();
+    };
+    add_first_in_a_callback(&[end], |at| &at.parent);
+}

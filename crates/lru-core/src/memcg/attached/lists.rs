@@ -28,18 +28,29 @@ pub(crate) struct Attached {
 unsafe impl Send for Attached {}
 
 /// [`Attached`], behind its lock.
-pub(crate) struct AttachedLists(Mutex<Attached>);
+pub(crate) struct AttachedLists {
+    attached: Mutex<Attached>,
+    /// Held while the lists of a dying group move to its parent, which waits for lists' locks, and
+    /// while a list's owner that is dropped detaches it. Taken before `attached`, for which threads
+    /// wait that hold a list's lock.
+    reparenting: Mutex<()>,
+}
 
 impl AttachedLists {
     pub(in crate::memcg) fn new() -> Self {
-        Self(Mutex::new(Attached { first: ptr::null_mut(), is_closed: false }))
+        let attached = Mutex::new(Attached { first: ptr::null_mut(), is_closed: false });
+        Self { attached, reparenting: Mutex::new(()) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Attached> {
-        self.0.lock()
+        self.attached.lock()
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Attached>> {
-        self.0.try_lock()
+        self.attached.try_lock()
+    }
+
+    pub(crate) fn lock_reparenting(&self) -> MutexGuard<'_, ()> {
+        self.reparenting.lock()
     }
 }
