@@ -138,20 +138,19 @@ pub trait Processor {
 macro_rules! embedder {
     (lock: $lock:ty, read: $read:ty, processor: $processor:ty $(,)?) => {
         const _: () = {
-            use $crate::embedder::{LockSpace, Processor, ReadSide};
-
+            // Full paths: a type of the embedder may have the name of a trait.
             #[unsafe(no_mangle)]
-            extern "Rust" fn __lowwater_lock(space: &LockSpace) {
+            extern "Rust" fn __lowwater_lock(space: &$crate::embedder::LockSpace) {
                 // SAFETY: every space is viewed as this one type.
                 $crate::embedder::__lock_api::RawMutex::lock(unsafe { space.view::<$lock>() });
             }
             #[unsafe(no_mangle)]
-            extern "Rust" fn __lowwater_try_lock(space: &LockSpace) -> bool {
+            extern "Rust" fn __lowwater_try_lock(space: &$crate::embedder::LockSpace) -> bool {
                 // SAFETY: every space is viewed as this one type.
                 $crate::embedder::__lock_api::RawMutex::try_lock(unsafe { space.view::<$lock>() })
             }
             #[unsafe(no_mangle)]
-            unsafe extern "Rust" fn __lowwater_unlock(space: &LockSpace) {
+            unsafe extern "Rust" fn __lowwater_unlock(space: &$crate::embedder::LockSpace) {
                 // SAFETY: every space is viewed as this one type.
                 let lock = unsafe { space.view::<$lock>() };
                 // SAFETY: the caller holds the lock (clause of the declaration in `hooks`).
@@ -159,22 +158,22 @@ macro_rules! embedder {
             }
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_enter() {
-                <$read as ReadSide>::enter();
+                <$read as $crate::embedder::ReadSide>::enter();
             }
             #[unsafe(no_mangle)]
             unsafe extern "Rust" fn __lowwater_leave() {
                 // SAFETY: the caller has entered, and has not left yet (clause of the declaration
                 // in `hooks`).
-                unsafe { <$read as ReadSide>::leave() }
+                unsafe { <$read as $crate::embedder::ReadSide>::leave() }
             }
             #[unsafe(no_mangle)]
             unsafe extern "Rust" fn __lowwater_after_readers() {
                 // SAFETY: no request is open (clause of the declaration in `hooks`).
-                unsafe { <$read as ReadSide>::after_readers() };
+                unsafe { <$read as $crate::embedder::ReadSide>::after_readers() };
             }
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_processor() -> usize {
-                <$processor as Processor>::current()
+                <$processor as $crate::embedder::Processor>::current()
             }
         };
     };

@@ -5,7 +5,7 @@
 
 #![cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 
-use lowwater_base::embedder::{__lock_api as lock_api, Lock, Processor, ReadSide};
+use lowwater_base::embedder::{self, __lock_api as lock_api, Lock};
 use lowwater_base::sync::UnsafeCell;
 use lowwater_rcu::{pin, readers_left, start_poll, waiting, Retired, RetiredKind};
 use std::ptr;
@@ -43,10 +43,11 @@ static READERS: AtomicUsize = AtomicUsize::new(0);
 /// The number of open requests.
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
-struct Readers;
+/// Has the name of its trait, as [`Processor`] has: `embedder!` must name neither.
+struct ReadSide;
 
 // SAFETY: a request is answered only by `answer`, and only while no reader is inside.
-unsafe impl ReadSide for Readers {
+unsafe impl embedder::ReadSide for ReadSide {
     fn enter() {
         READERS.fetch_add(1, SeqCst);
     }
@@ -60,15 +61,15 @@ unsafe impl ReadSide for Readers {
     }
 }
 
-struct One;
+struct Processor;
 
-impl Processor for One {
+impl embedder::Processor for Processor {
     fn current() -> usize {
         0
     }
 }
 
-lowwater_base::embedder! { lock: Spin, read: Readers, processor: One }
+lowwater_base::embedder! { lock: Spin, read: ReadSide, processor: Processor }
 
 /// Answers the open request.
 fn answer() {
