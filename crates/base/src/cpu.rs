@@ -19,17 +19,38 @@ pub fn count() -> usize {
     }
 }
 
-/// Returns the number of processors on which this thread may run, on Linux; elsewhere that of
+/// Returns the number of processors on which this process may run, on Linux: the largest number
+/// found so far for its main thread or for a thread that called this function. So structures that
+/// all threads share are not sized by a thread that is bound to one processor. Elsewhere that of
 /// [`count`]. Allocates nothing on Linux.
 pub fn allowed() -> usize {
     #[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
     {
-        rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
+        use core::sync::atomic::{AtomicUsize, Ordering};
+        use rustix::thread::{sched_getaffinity, Pid};
+        static LARGEST: AtomicUsize = AtomicUsize::new(1);
+        // The process's id is that of its main thread. Miri knows the calling thread only.
+        let main = if cfg!(miri) { None } else { Pid::from_raw(std::process::id() as i32) };
+        let found = largest([sched_getaffinity(main), sched_getaffinity(None)]);
+        // Relaxed: pairs with nothing, as no other data depends on the number.
+        LARGEST.fetch_max(found, Ordering::Relaxed).max(found)
     }
     #[cfg(not(all(feature = "std", target_os = "linux", not(lowwater_loom))))]
     {
         count()
     }
+}
+
+/// Returns the number of processors in the largest of these sets, 1 at least.
+#[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
+fn largest(affinities: [rustix::io::Result<rustix::thread::CpuSet>; 2]) -> usize {
+    let count = |affinity: rustix::io::Result<rustix::thread::CpuSet>| match affinity {
+        Ok(set) => set.count() as usize,
+        // The kernel supports more processors than the set has bits.
+        Err(rustix::io::Errno::INVAL) => rustix::thread::CpuSet::MAX_CPU,
+        Err(_) => 1,
+    };
+    affinities.into_iter().map(count).fold(1, usize::max)
 }
 
 /// Returns the operating system's number of the processor that runs this thread, on Linux (in 1 to
@@ -148,16 +169,15 @@ mod tests {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
         let all = sched_getaffinity(None).expect("a thread may read its own affinity");
         let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
-        assert_eq!(allowed(), own.len());
         for cpu in own {
             // Binding ends with the thread.
             let bound = std::thread::spawn(move || {
                 let mut one = CpuSet::new();
                 one.set(cpu);
                 sched_setaffinity(None, &one).expect("the processor is in the allowed set");
-                (current(), hint(), allowed(), count())
+                (current(), hint(), count())
             });
-            assert_eq!(bound.join().expect("no panic"), (Some(cpu), cpu, 1, 1));
+            assert_eq!(bound.join().expect("no panic"), (Some(cpu), cpu, 1));
         }
     }
 
@@ -189,7 +209,7 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn the_count_is_of_the_processors_that_the_thread_may_use() {
+    fn the_count_is_that_of_the_thread_and_the_allowed_number_that_of_the_process() {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
         let all = sched_getaffinity(None).expect("a thread may read its own affinity");
         let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
@@ -203,8 +223,25 @@ mod tests {
                 sched_setaffinity(None, &some).expect("the processors are in the allowed set");
                 (count(), allowed())
             });
-            assert_eq!(bound.join().expect("no panic"), (most.min(nr), nr));
+            assert_eq!(bound.join().expect("no panic"), (most.min(nr), own.len()));
         }
+    }
+
+    /// The threads of a server each bind themselves to a processor, the main thread too or not.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn the_allowed_number_is_the_largest_that_was_seen() {
+        use rustix::io::Errno;
+        use rustix::thread::CpuSet;
+        let of = |cpus: usize| {
+            let mut set = CpuSet::new();
+            (0..cpus).for_each(|cpu| set.set(cpu));
+            Ok(set)
+        };
+        assert_eq!(largest([of(1), of(64)]), 64);
+        assert_eq!(largest([of(2), of(1)]), 2);
+        assert_eq!(largest([of(1), Err(Errno::INVAL)]), CpuSet::MAX_CPU, "more than the set has bits");
+        assert_eq!(largest([Err(Errno::PERM), Err(Errno::SRCH)]), 1);
     }
 
     /// On any system: the standard library's number.

@@ -238,10 +238,11 @@ impl ShardSet {
     }
 }
 
-/// Returns the number of shards to create for a list: the number of processors on which the calling
-/// thread may run, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most.
+/// Returns the number of shards to create for a list: the number of processors on which the process
+/// may run, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most. Without `std` that
+/// number is 1.
 pub(super) fn shards_wanted() -> usize {
-    lowwater_base::cpu::allowed().next_power_of_two().clamp(2, SHARDS_MAX)
+    lowwater_base::cpu::allowed().clamp(2, SHARDS_MAX).next_power_of_two()
 }
 
 /// Assigns shard number `hint` to the calling thread.

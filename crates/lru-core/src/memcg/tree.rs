@@ -156,8 +156,8 @@ impl MemcgTree {
 }
 
 impl Default for MemcgTree {
-    /// Creates a tree with a stock slot for each processor, or one slot if the number of processors
-    /// is unknown.
+    /// Creates a tree with a stock slot for each processor that this thread may use, or one slot if
+    /// their number is unknown.
     fn default() -> Self {
         Self::new(lowwater_base::cpu::count())
     }
