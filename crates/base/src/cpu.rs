@@ -4,16 +4,20 @@
 //! and nothing else; no caller may rely on it for correctness. `hint` is on fast paths (the stock
 //! of a group, the shards of a list), so it must stay a few instructions.
 
-/// Returns the number of processors that this thread may use: the number of slots worth having in a
-/// per-processor structure. [`hint`] may be higher (on systems other than Linux it is a hash), so
-/// it is reduced modulo the number of slots.
+/// Returns the number of processors that this thread may use, or the embedder's number: the number
+/// of slots worth having in a per-processor structure. [`hint`] may be higher (on systems other
+/// than Linux it is a hash), so it is reduced modulo the number of slots.
 pub fn count() -> usize {
     #[cfg(all(feature = "std", not(lowwater_loom)))]
     {
         std::thread::available_parallelism().map_or(1, core::num::NonZero::get)
     }
-    // Without `std` the number is unknown, and a model check should be small.
-    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    #[cfg(all(not(feature = "std"), feature = "embedder", not(lowwater_loom)))]
+    {
+        crate::embedder::hooks::__lowwater_processors()
+    }
+    // Without `std` and embedder the number is unknown, and a model check should be small.
+    #[cfg(any(not(any(feature = "std", feature = "embedder")), lowwater_loom))]
     {
         1
     }

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | the lock | [`lock_api::RawMutex`], marked [`Lock`] | fits into [`LockSpace`], and is free when its bytes are zero |
 //! | the read side, and freeing after it | [`ReadSide`] | enter, leave, and a callback when all current readers have left |
-//! | the processor | [`Processor`] | a number, by which counters are spread |
+//! | the processor | [`Processor`] | its number, by which counters are spread; how many there are |
 //!
 //! NUMA nodes are not registered here; the `Topology` of `lowwater-lru-core` has them.
 //!
@@ -130,6 +130,12 @@ pub trait Processor {
     /// Returns the number of the current processor.
     #[doc(alias = "smp_processor_id")]
     fn current() -> usize;
+
+    /// Returns the number of processors, by which shared structures are sized; 1 if it is unknown.
+    #[doc(alias = "num_possible_cpus")]
+    fn count() -> usize {
+        1
+    }
 }
 
 /// Registers the embedder's [`Lock`], [`ReadSide`] and [`Processor`]; exactly once in a program.
@@ -175,6 +181,10 @@ macro_rules! embedder {
             extern "Rust" fn __lowwater_processor() -> usize {
                 <$processor as $crate::embedder::Processor>::current()
             }
+            #[unsafe(no_mangle)]
+            extern "Rust" fn __lowwater_processors() -> usize {
+                <$processor as $crate::embedder::Processor>::count()
+            }
         };
     };
 }
@@ -201,5 +211,6 @@ pub mod hooks {
         /// The previous request was answered.
         pub unsafe fn __lowwater_after_readers();
         pub safe fn __lowwater_processor() -> usize;
+        pub safe fn __lowwater_processors() -> usize;
     }
 }

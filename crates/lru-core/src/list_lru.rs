@@ -27,7 +27,7 @@
 //! When adds to one (group, node) list found its lock taken 64 times between two [sweeps](sweep()),
 //! the list gets shards beside it, of 128 bytes each: one for each processor on which the process
 //! may run, rounded up to a power of two, from 2 to 32 (2 if their number is unknown, as without
-//! `std`). A thread adds to one shard, selected by its processor, until it finds that
+//! `std` and embedder). A thread adds to one shard, selected by its processor, until it finds that
 //! shard locked; a removal finds the item on whichever shard holds it. A sweep joins the shards
 //! when all but the busiest were little used since the last sweep; the group's offline always joins
 //! them. A split needs memory; without memory the list stays unsplit.

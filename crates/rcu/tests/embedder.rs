@@ -5,6 +5,7 @@
 
 #![cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 
+use lowwater_base::cpu;
 use lowwater_base::embedder::{self, __lock_api as lock_api, Lock};
 use lowwater_base::sync::UnsafeCell;
 use lowwater_rcu::{pin, readers_left, start_poll, waiting, Retired, RetiredKind};
@@ -67,6 +68,10 @@ impl embedder::Processor for Processor {
     fn current() -> usize {
         0
     }
+
+    fn count() -> usize {
+        3
+    }
 }
 
 lowwater_base::embedder! { lock: Spin, read: ReadSide, processor: Processor }
@@ -119,6 +124,7 @@ fn retire(below: usize) {
 
 #[test]
 fn waiting_is_zero_only_when_no_request_is_open_and_no_object_is_freed() {
+    assert_eq!((cpu::current(), cpu::count(), cpu::allowed()), (Some(0), 3, 3), "the embedder's");
     assert_eq!(waiting(), 0);
     retire(1);
     assert_eq!((waiting(), REQUESTS.load(SeqCst)), (1, 1));

@@ -240,7 +240,7 @@ impl ShardSet {
 
 /// Returns the number of shards to create for a list: the number of processors on which the process
 /// may run, rounded up to a power of two, 2 at least and [`SHARDS_MAX`] at most. Without `std` that
-/// number is 1.
+/// number is the embedder's, or 1.
 pub(super) fn shards_wanted() -> usize {
     lowwater_base::cpu::allowed().clamp(2, SHARDS_MAX).next_power_of_two()
 }
