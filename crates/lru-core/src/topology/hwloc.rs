@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use hwlocality::object::types::ObjectType;
 use hwlocality::object::TopologyObject;
+use hwlocality::topology::builder::BuildFlags;
 
 use super::machine::{Machine, NumaNode};
 use super::{Topology, TopologyError, LOCAL_DISTANCE, REMOTE_DISTANCE};
@@ -47,14 +48,17 @@ pub struct Hwloc {
 }
 
 impl Hwloc {
-    /// Reads the topology of this machine.
+    /// Reads the topology of this machine, with all its processors: also those that the process may
+    /// not use now, as a cpuset can be widened later.
     ///
     /// # Errors
     ///
     /// [`TopologyError::Hwloc`] if hwloc fails, or finds no node or more than a [`NodeId`] can
     /// number.
     pub fn detect() -> Result<Self, TopologyError> {
-        let topology = hwlocality::Topology::new().map_err(|reason| error(THIS_MACHINE, &reason))?;
+        let builder = hwlocality::Topology::builder().with_flags(BuildFlags::INCLUDE_DISALLOWED);
+        let builder = builder.map_err(|reason| error(THIS_MACHINE, &reason))?;
+        let topology = builder.build().map_err(|reason| error(THIS_MACHINE, &reason))?;
         Self::read(THIS_MACHINE, &topology)
     }
 
