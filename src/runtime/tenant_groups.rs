@@ -60,7 +60,7 @@ type Setup = Box<dyn Fn(&str, &Memcg) + Send + Sync>;
 /// * A group of that name which the program makes below the parent is the tenant's: it is set up,
 ///   and dropped when idle. So make no other groups there.
 ///
-/// Each group costs about 370 bytes while it exists, without entries and with the allocator's
+/// Each group costs about 380 bytes while it exists, without entries and with the allocator's
 /// overhead (measured by the test `a_flood_of_names_is_bounded_in_groups_and_in_bytes`), so a flood
 /// of names costs `count_max` times that and no more.
 ///
