@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A change must ensure that the lock is held from the start to the end of the process, that no
-//! link is followed when a file is created, that other users of the machine cannot read the values,
+//! link is followed when a file is opened, that other users of the machine cannot read the values,
 //! and that FILE is complete on the disk before it replaces the previous one.
 
 use std::ffi::OsStr;
@@ -40,13 +40,18 @@ pub struct NewFile {
 }
 
 impl SaveFile {
-    /// Locks the file, and checks that it can be replaced. Waits up to [`LOCK_TIME_MAX`] for
-    /// another server.
+    /// Locks the file, and checks that it is no link and can be replaced. Waits up to
+    /// [`LOCK_TIME_MAX`] for another server.
     ///
     /// # Errors
     ///
     /// A sentence with the file and the reason.
     pub fn lock(path: &Path) -> Result<Self, String> {
+        // A load would remove the link and keep the values: a later start with a new link would
+        // load them again. Links in the path of the folder are followed.
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+            return Err(error(path, "it is a symbolic link; name the file to which it leads"));
+        }
         let lock_path = with_suffix(path, ".lock");
         let lock = try_lock(&lock_path).map_err(|why| error(&lock_path, why))?;
         let Some(lock) = lock else {
@@ -78,7 +83,7 @@ impl SaveFile {
     ///
     /// # Errors
     ///
-    /// It is no regular file, or cannot be opened.
+    /// It is a link or another file that is not regular, or it cannot be opened.
     pub fn open(&self) -> io::Result<Option<File>> {
         match options().read(true).open(&self.path) {
             Ok(file) => regular(file).map(Some),
@@ -210,13 +215,13 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
-/// Returns options that do not wait for the other end of a FIFO.
+/// Returns options that do not wait for the other end of a FIFO, and do not follow a link.
 #[cfg(unix)]
 fn options() -> OpenOptions {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = OpenOptions::new();
-    options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32);
     options
 }
 
@@ -226,14 +231,11 @@ fn options() -> OpenOptions {
     OpenOptions::new()
 }
 
-/// Adds that a link is not followed, and that only the owner can access a new file, which contains
-/// values of all tenants.
+/// Adds that only the owner can access a new file, which contains values of all tenants.
 #[cfg(unix)]
 fn private(options: &mut OpenOptions) -> &OpenOptions {
-    use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    options.mode(0o600).custom_flags(flags.bits() as i32)
+    options.mode(0o600)
 }
 
 /// Adds nothing: on other systems the folder's permissions apply.
@@ -339,6 +341,27 @@ mod tests {
         assert_eq!(folder.names(), ["precious", "values", "values.lock"]);
         drop(file.create().unwrap());
         assert_eq!(folder.names(), ["precious", "values", "values.lock"], "an unfinished file is removed");
+    }
+
+    /// A load would remove the link, and a save would replace it, instead of the file behind it.
+    #[test]
+    fn a_file_that_is_a_link_is_refused_and_left_alone() {
+        let folder = Folder::new("linked");
+        let (path, values) = (folder.0.join("link"), folder.0.join("values"));
+        symlink(&values, &path).unwrap();
+        for exists in [false, true] {
+            if exists {
+                fs::write(&values, "values").unwrap();
+            }
+            let why = SaveFile::lock(&path).unwrap_err();
+            assert!(why.contains("link: it is a symbolic link"), "{why}");
+        }
+        assert_eq!(folder.names(), ["link", "values"]);
+        // One that is made later.
+        fs::remove_file(&path).unwrap();
+        let file = SaveFile::lock(&path).unwrap();
+        symlink(&values, &path).unwrap();
+        assert!(file.open().is_err());
     }
 
     #[test]
