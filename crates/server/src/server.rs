@@ -29,6 +29,7 @@ use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
 use crate::timers;
+use crate::traffic::unread_replies::AllUnreadReplies;
 use crate::value::piece_pool::{PiecePool, POOL_SHARE};
 
 /// After a stop signal, the time in which clients can receive the replies of commands that have
@@ -58,6 +59,7 @@ pub struct Server {
     pub store: Store,
     pub piece_pool: Arc<PiecePool>,
     pub receive_budget: Arc<ReceiveBudget>,
+    pub unread_replies: AllUnreadReplies,
     pub counters: Counters,
     /// The statistics of `stats detail`.
     pub prefix_stats: PrefixStats,
@@ -111,6 +113,7 @@ impl Server {
             receive_budget: ReceiveBudget::new(store.runtime(), settings.evict, settings.item_bytes_max),
             store,
             piece_pool,
+            unread_replies: AllUnreadReplies::default(),
             counters: Counters::default(),
             prefix_stats: PrefixStats::new(settings.delimiter),
             started: Instant::now(),

@@ -93,8 +93,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The connection failed; or its client does not read, and gives way to stores of long values
-    /// (see [`unread_replies`](crate::traffic::unread_replies)).
+    /// The connection failed; or its client does not read, and others need the memory (see
+    /// [`unread_replies`](crate::traffic::unread_replies)).
     async fn flush_values(&mut self, bytes: u64) -> io::Result<()> {
         let Self { output, stream, counts, uncharged, server, permit, .. } = self;
         let permit = permit.as_ref();
@@ -105,7 +105,7 @@ impl Session {
         if let Poll::Ready(flushed) = first {
             return flushed;
         }
-        let unread = UnreadReplies::new(permit.traffic(), bytes);
+        let unread = UnreadReplies::new(&server.unread_replies, permit.traffic(), bytes);
         let begun = Instant::now();
         loop {
             tokio::select! {
@@ -115,7 +115,7 @@ impl Session {
                 () = server.store.piece_shortage() => {}
             }
             if begun.elapsed() >= UNREAD_TIME_MIN
-                && unread.of_tenant() > server.store.unread_bytes_max()
+                && unread.are_too_many(server.store.unread_bytes_max())
                 && server.store.is_short_of_pieces()
             {
                 return Err(io::Error::other("the client does not read, and other clients need the memory"));

@@ -36,8 +36,8 @@ const SHORTAGE_TRIES: u32 = ROOM_TRIES_MAX / 10;
 /// that waits: the replies may only be on their way.
 pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_TRIES_MAX as u64 / 2);
 
-/// The part of the budget to which the unread replies of a tenant's clients may refer while a store
-/// waits for pieces: half of what `PIECES_PERCENT_MAX` leaves beyond the budget.
+/// The part of the budget to which the unread replies of all clients may always refer: half of what
+/// `PIECES_PERCENT_MAX` leaves beyond the budget.
 const UNREAD_PERCENT_MAX: u64 = (PIECES_PERCENT_MAX - 100) / 2;
 
 /// Maximum of the memory in pieces (`value/piece_pool.rs`), in per cent of the budget; above it, no
@@ -229,8 +229,8 @@ impl Store {
         self.piece_shortage.notified().await;
     }
 
-    /// Returns the most bytes to which the unread replies of a tenant's clients may refer while
-    /// there are too many outstanding pieces.
+    /// Returns the most bytes to which the unread replies of all clients may refer without any of
+    /// them being disconnected.
     pub fn unread_bytes_max(&self) -> u64 {
         self.part_of_budget(UNREAD_PERCENT_MAX)
     }
