@@ -72,7 +72,8 @@ pub struct Store {
     hasher: KeyHasher,
     tenants: Arc<Tenants>,
     pool: Arc<PiecePool>,
-    /// Notified when a store has no room because there are too many outstanding pieces.
+    /// Notified while there are too many outstanding pieces: by stores that wait for them, and once
+    /// a second.
     piece_shortage: Notify,
     removal_stats: Arc<RemovalStats>,
     /// The serial number that was assigned last.
@@ -498,13 +499,15 @@ impl Store {
     }
 
     /// Reads the clock for the access times of the values that are used next: once for all requests
-    /// that arrived together.
+    /// that arrived together. Once a second, also wakes connections whose clients do not read, if
+    /// there are too many outstanding pieces: stores of short values never wait for pieces.
     pub fn update_clock(&self) {
         let now = self.clock.seconds();
         // Relaxed, both: a time that guards no other memory. Stored only when it changes, as all
         // threads read its cache line. Of two threads, one may store an earlier second.
         if self.clock_seconds.load(Ordering::Relaxed) != now {
             self.clock_seconds.store(now, Ordering::Relaxed);
+            self.notify_piece_shortage();
         }
     }
 

@@ -32,8 +32,8 @@ pub const ROOM_TRIES_MAX: u32 = 500;
 /// clients do not read.
 const SHORTAGE_TRIES: u32 = ROOM_TRIES_MAX / 10;
 
-/// A client that has taken less than this time to read its replies is not disconnected for a store
-/// that waits: the replies may only be on their way.
+/// A client that has taken less than this time to read its replies is not disconnected because of a
+/// shortage of pieces: the replies may only be on their way.
 pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_TRIES_MAX as u64 / 2);
 
 /// The part of the budget to which the unread replies of all clients may always refer: half of what
@@ -41,8 +41,9 @@ pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis
 const UNREAD_PERCENT_MAX: u64 = (PIECES_PERCENT_MAX - 100) / 2;
 
 /// Maximum of the memory in pieces (`value/piece_pool.rs`), in per cent of the budget; above it, no
-/// long value is stored. Pieces beyond the budget belong to values that the cache has evicted: most
-/// are held by the output of clients that do not read, some wait for a grace period.
+/// long value is stored, and connections whose clients do not read are closed. Pieces beyond the
+/// budget belong to values that the cache has evicted: most are held by the output of such clients,
+/// some wait for a grace period.
 const PIECES_PERCENT_MAX: u64 = 150;
 
 /// Maximum length of a value that is stored regardless of `PIECES_PERCENT_MAX`: the size of a
@@ -107,8 +108,8 @@ impl Store {
                 Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };
-            if waits % SHORTAGE_TRIES == 0 && self.is_short_of_pieces() {
-                self.piece_shortage.notify_waiters();
+            if waits % SHORTAGE_TRIES == 0 {
+                self.notify_piece_shortage();
             }
             match refused {
                 RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }
@@ -224,7 +225,15 @@ impl Store {
         }
     }
 
-    /// Resolves when a store has no room because there are too many outstanding pieces.
+    /// Wakes connections whose clients do not read, if there are too many outstanding pieces.
+    #[cold] // Called once a second within the path of each read.
+    pub(super) fn notify_piece_shortage(&self) {
+        if self.is_short_of_pieces() {
+            self.piece_shortage.notify_waiters();
+        }
+    }
+
+    /// Resolves when there are too many outstanding pieces: see `notify_piece_shortage`.
     pub async fn piece_shortage(&self) {
         self.piece_shortage.notified().await;
     }

@@ -196,6 +196,23 @@ fn unread_replies_of_several_tenants_leave_room_for_another() {
     assert!(replies.ends_with(b"END\r\nMN\r\n"), "{} bytes of replies", replies.len());
 }
 
+/// Stores of short values do not wait for pieces.
+#[test]
+fn unread_replies_do_not_keep_removed_values_while_short_values_are_stored() {
+    let server = TestServer::start(|_| {});
+    let _unread = leave_unread(&server, server.address, 16, 1_000_000);
+    let (mut writer, value) = (server.connect(), "x".repeat(16_000));
+    writer.exchange("flush_all\r\n", "OK\r\n");
+    let (max, begun) = (server.server.settings.budget.get() * 3 / 2, Instant::now());
+    let mut n = 0;
+    while n < 2_000 || server.server.piece_pool.outstanding_bytes() > max {
+        writer.exchange(&format!("set k{n} 0 0 16000\r\n{value}\r\n"), "STORED\r\n");
+        n += 1;
+        let outstanding = server.server.piece_pool.outstanding_bytes();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{outstanding} bytes after {n} stores");
+    }
+}
+
 #[test]
 fn a_large_value_waits_for_other_receptions() {
     let server = TestServer::start(|_| {});
