@@ -33,8 +33,8 @@
 //! a link inside the object.
 //!
 //! A destructor of a retired object runs in a call of any thread that retires, drops a guard or
-//! flushes. If it panics, that call panics after it has freed the other objects; with
-//! crossbeam-epoch the panic is caught.
+//! flushes. With `std` its panic is caught, since that call may have retired none of the objects;
+//! without `std` that call panics after it has freed the other objects.
 //!
 //! No retired object relies on an early run of its destructor: resources that must be released at
 //! once (a group's handle, so that its id can be reused) are taken out before.

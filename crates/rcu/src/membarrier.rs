@@ -324,7 +324,7 @@ impl Domain {
     /// Frees retired objects whose readers have left, and then those that destructors retired
     /// meanwhile. Inside a destructor it frees nothing: the call that runs the destructor does.
     fn collect(&'static self) {
-        /// Ends the collection, also if a destructor panics.
+        /// Ends the collection.
         struct Done;
         impl Drop for Done {
             fn drop(&mut self) {

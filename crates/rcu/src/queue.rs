@@ -91,8 +91,8 @@ impl Queues {
         }
     }
 
-    /// Frees all objects. If a destructor panics, the others are freed during the unwinding, as
-    /// with `Vec`.
+    /// Frees all objects. With `std` a panic of a destructor is caught; otherwise the other objects
+    /// are freed during the unwinding, as with `Vec`.
     ///
     /// # Safety
     ///
@@ -110,7 +110,7 @@ impl Queues {
         unsafe { rest.0.free_some() };
     }
 
-    /// Frees objects until there is none left, or until a destructor panics.
+    /// Frees objects until there is none left, or, without `std`, until a destructor panics.
     ///
     /// # Safety
     ///
@@ -125,9 +125,18 @@ impl Queues {
                 unsafe {
                     (kind.assert_unread)(object);
                 };
-                // SAFETY: the object was queued once as one of this kind and was just taken out;
-                // its grace period is over (this function's clause).
-                unsafe { (kind.free)(object) };
+                let free = || {
+                    // SAFETY: the object was queued once as one of this kind and was just taken
+                    // out; its grace period is over (this function's clause).
+                    unsafe { (kind.free)(object) };
+                };
+                // The caller may have retired other objects, and may be in the middle of its own
+                // work: it has dropped a guard.
+                #[cfg(not(lowwater_loom))]
+                lowwater_base::unwind::caught(free);
+                // The panic of a model check that fails is not caught.
+                #[cfg(lowwater_loom)]
+                free();
             }
         }
     }

@@ -309,7 +309,7 @@ fn a_value_that_panics_when_it_is_dropped_is_dropped_once() {
             let _ = catch_unwind(AssertUnwindSafe(replace));
         }
         let _ = catch_unwind(AssertUnwindSafe(|| cell.clear(&pin())));
-        // Each panic leaves the remaining values to a later call.
+        // The values that a reader held back are left to a later call.
         for _ in 0..50 {
             let _ = catch_unwind(lowwater_rcu::flush);
         }
