@@ -479,9 +479,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, is_expired, |_| Decision::Evict),
             Eviction::Sieve => {
                 let mut swapped = swapped;
-                if self.lists(self.ahead_of_hand(memcg, node)).count_one(memcg, node) == 0 {
+                let ahead = self.ahead_of_hand(memcg, node);
+                if self.lists(ahead).count_one(memcg, node) == 0 {
                     match self.tenants.of(memcg) {
-                        Some(tenant) => tenant.next_lap(node),
+                        Some(tenant) => tenant.next_lap(node, ahead == Queue::Main),
                         // Without memory for a tenant, the hand stays.
                         None => swapped = true,
                     }

@@ -328,9 +328,13 @@ impl Tenant {
         self.lap_bits.load(Ordering::Relaxed) >> (node.index() % 64) & 1 == 1
     }
 
-    /// Starts the next lap of SIEVE's hand on a node.
-    pub(crate) fn next_lap(&self, node: NodeId) {
-        self.lap_bits.fetch_xor(1 << (node.index() % 64), Ordering::Relaxed);
+    /// Starts the next lap of SIEVE's hand on a node, unless another thread has started it already:
+    /// `is_odd` is whether the lap that ends is odd.
+    pub(crate) fn next_lap(&self, node: NodeId, is_odd: bool) {
+        let bit = 1 << (node.index() % 64);
+        let next = |bits| ((bits & bit != 0) == is_odd).then_some(bits ^ bit);
+        // Relaxed, both: a word by itself. No update: another thread was faster.
+        let _updated = self.lap_bits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
     /// Sets the length of a tick so that the ghosts' clock does not wrap within the age of the

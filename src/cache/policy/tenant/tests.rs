@@ -333,11 +333,22 @@ fn sieve_laps_are_kept_for_each_node() {
     let tenant = Tenant::default();
     let odd = || [0, 1, 63, 64, 65].map(|node| tenant.is_lap_odd(NodeId::new(node)));
     assert_eq!(odd(), [false; 5]);
-    tenant.next_lap(NodeId::new(1));
-    tenant.next_lap(NodeId::new(63));
+    tenant.next_lap(NodeId::new(1), false);
+    tenant.next_lap(NodeId::new(63), false);
     assert_eq!(odd(), [false, true, true, false, true]);
-    tenant.next_lap(NodeId::new(65));
+    tenant.next_lap(NodeId::new(65), true);
     assert_eq!(odd(), [false, false, true, false, false]);
+}
+
+#[test]
+fn two_threads_that_end_one_lap_start_one_lap() {
+    let (tenant, node) = (Tenant::default(), NodeId::new(5));
+    for is_odd in [false, true] {
+        for _thread in 0..2 {
+            tenant.next_lap(node, is_odd);
+            assert_eq!(tenant.is_lap_odd(node), !is_odd);
+        }
+    }
 }
 
 #[test]
@@ -401,7 +412,7 @@ fn a_forgotten_tenant_equals_a_new_one() {
     for queue in [Queue::Probation, Queue::Main, Queue::Main] {
         tenant.note_walk(QueueWalk { main: 1, ..walk(queue, 1) });
     }
-    tenant.next_lap(NodeId::ZERO);
+    tenant.next_lap(NodeId::ZERO, false);
     tenant.note_spared(1_000_000, false);
     assert!(!tenant.is_filling() && tenant.has_spared_many());
     for (changed, at_first) in fields(&tenant).into_iter().zip(fields(&new)) {
