@@ -147,13 +147,17 @@ where
                     if cause == RemovalCause::Explicit || !core.is_gone(record) {
                         core.stop_load_of(&record.key);
                     }
-                    if let Some((_, removal)) = core.unlink_at(&here, &guard, record, |_| true, cause) {
+                    let wanted = |there: &Record<K, V>| cause == RemovalCause::Explicit || core.is_expired(there);
+                    if let Some((_, removal)) = core.unlink_at(&here, &guard, record, wanted, cause) {
                         gone.extend(removal);
                         break;
                     }
-                    // Another thread has unlinked the record, or compaction has put a copy in its
-                    // place, for which `keep` is called again.
-                    let Some(there) = core.copy_of(record, &guard) else { break };
+                    // Another thread has unlinked the record; or a use has extended the deadline of
+                    // an expired record, or compaction has put a copy in its place: then `keep` is
+                    // called (again).
+                    let is_extended = record.is_indexed() && !wanted(record);
+                    let there = if is_extended { Some(record) } else { core.copy_of(record, &guard) };
+                    let Some(there) = there else { break };
                     let Some(again) = why(there) else { break };
                     (record, cause) = (there, again);
                 }

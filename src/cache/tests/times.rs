@@ -250,6 +250,38 @@ fn a_touched_entry_is_not_removed_as_expired() {
     assert_eq!(cache.peek(&1), None);
 }
 
+/// As above, for `retain`, which asks `keep` about the entries that were extended meanwhile.
+#[test]
+fn retain_asks_about_an_expired_entry_that_was_touched_meanwhile() {
+    const EXPIRED: u64 = 64;
+    let cache = idling();
+    let core = &cache.inner.core;
+    (0..=EXPIRED).for_each(|key| assert_eq!(cache.entry(key).forever().insert(key), Ok(None)));
+    // Stored directly, so that the housekeeper is not notified.
+    let expire_in = |time: Duration| {
+        let guard = lowwater_rcu::pin();
+        for key in 0..EXPIRED {
+            let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was inserted");
+            entry.set_deadline(core.clock.after(time).at);
+        }
+    };
+    expire_in(Duration::ZERO);
+    std::thread::sleep(PAST);
+    let mut shown = Vec::new();
+    cache.retain(|key, _| {
+        // The first call is for the last key: the others have expired until then.
+        if shown.is_empty() {
+            assert_eq!(*key, EXPIRED);
+            expire_in(Duration::from_secs(3_600));
+        }
+        shown.push(*key);
+        key % 2 == 0
+    });
+    shown.sort_unstable();
+    assert!(shown.into_iter().eq(0..=EXPIRED));
+    assert!((0..=EXPIRED).all(|key| cache.contains_key(&key) == (key % 2 == 0)));
+}
+
 #[test]
 fn a_loaded_value_does_not_replace_a_younger_entry_that_has_expired() {
     let cache = idling();
