@@ -6,6 +6,7 @@
 //! only if the entry that its closure saw is still the current one, and otherwise calls the closure
 //! again.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -341,7 +342,7 @@ where
         let (cache, core) = (self.cache, &self.cache.inner.core);
         let hash = core.hash(&self.key);
         let (queues, root) = (&core.queues, cache.inner.runtime.root());
-        let mut charged: Option<Charge> = None;
+        let (mut charged, mut payer_instead): (Option<Charge>, _) = (None, None);
         // Held until the operation is carried out, so that the record's memory is not reused: the
         // same address is the same record.
         let (mut guard, mut current) = (pin(), None);
@@ -410,7 +411,10 @@ where
                 (Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
-            let group = cache.payer_of(self.payer, there);
+            let group = match payer_instead.take() {
+                Some(group) => Cow::Owned(group),
+                None => cache.payer_of(self.payer, there),
+            };
             if let Err(reason) = cache.admit(&group) {
                 return Err(InsertError { reason, value });
             }
@@ -456,9 +460,11 @@ where
                         // the memory that it needs. Another thread may change the entry meanwhile.
                         drop(guard);
                         let bytes = back.bytes();
-                        let key = match cache.pay(back, refusal, target) {
-                            Ok(paid) => {
-                                charged = Some(Charge::of_paid(group.into_owned(), bytes));
+                        let key = match cache.pay(back, refusal, target, hash, self.payer, false) {
+                            Ok((paid, instead)) => {
+                                payer_instead.clone_from(&instead);
+                                let group = instead.unwrap_or_else(|| group.into_owned());
+                                charged = Some(Charge::of_paid(group, bytes));
                                 paid.into_rejected(None).key
                             }
                             Err(Rejected { reason: Some(reason), value, .. }) => {

@@ -29,6 +29,11 @@ impl<K: Hash + Send + Sync + 'static, V: Send + Sync + 'static> Expect<'_, K, V>
         matches!(self, Self::Load(_) | Self::Reload(_))
     }
 
+    /// Returns whether the value to be inserted is that of a reload.
+    pub(super) fn is_reload(&self) -> bool {
+        matches!(self, Self::Reload(_))
+    }
+
     /// Returns whether a record of the key's hash is taken for the key's record. The new key is on
     /// the left, as the sought one in `Core::find`.
     #[inline]

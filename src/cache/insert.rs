@@ -105,6 +105,9 @@ pub(super) type Inserted<'c, 'g, K, V, S> = (Option<&'g V>, MaybeRemoval<'c, K, 
 /// expected one.
 pub(super) type Refused<'g, K, V> = (NewRecord<K, V>, Refusal, Option<&'g Record<K, V>>);
 
+/// A record that is paid, and the group that was charged if it is not the chosen one.
+pub(super) type Paid<K, V> = (NewRecord<K, V>, Option<Memcg>);
+
 /// Returns the group itself, or its nearest online ancestor if it is dying.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
     if group.is_online() {
@@ -175,26 +178,24 @@ where
         let core = &self.inner.core;
         let weighed = self.weigh(&key, &value);
         let has_one_group = self.has_one_group(payer);
-        let other;
+        let mut other = None;
         let mut group = payer.group;
         if !group.is_online() || !has_one_group && !payer.is_named {
             let guard = pin();
             let present = self.present(&key, hash, &guard);
             // The evicted entry of a reload may have been evicted because its group is being
             // dropped.
-            let is_reload = matches!(expect, Expect::Reload(_)) && !payer.is_named;
-            other = match present {
-                None if is_reload => self.nearest_that_takes(payer.group),
+            group = other.insert(match present {
+                None if expect.is_reload() && !payer.is_named => self.nearest_that_takes(payer.group),
                 _ => self.payer_of(payer, present).into_owned(),
-            };
-            group = &other;
+            });
         }
         if let Err(reason) = self.admit(group) {
             return Err(Rejected { reason: Some(reason), key, value });
         }
-        let target = self.target(group, hash);
+        let mut target = self.target(group, hash);
         let expires = match ttl {
-            Ttl::Computed => self.computed_deadline(&key, &value, hash, expect),
+            Ttl::Computed => self.computed_deadline(&key, &value, hash, expect.is_reload()),
             _ => core.clock.deadline_of(ttl),
         };
         // Dropped before each `pay`, which may wait for readers.
@@ -208,7 +209,11 @@ where
             new.replaces_known = self.present(&new.record.key, hash, &guard).is_some();
             if !new.replaces_known {
                 drop(guard);
-                new = self.pay(new, Refusal::NotPaid, target)?;
+                let payer_instead;
+                (new, payer_instead) = self.pay(new, Refusal::NotPaid, target, hash, payer, expect.is_reload())?;
+                if let Some(group) = payer_instead {
+                    target = self.target_of_present(other.insert(group));
+                }
                 guard = pin();
             }
         }
@@ -228,7 +233,11 @@ where
                 }
                 Err((back, refusal, _)) => {
                     drop(guard);
-                    new = self.pay(back, refusal, target)?;
+                    let payer_instead;
+                    (new, payer_instead) = self.pay(back, refusal, target, hash, payer, expect.is_reload())?;
+                    if let Some(group) = payer_instead {
+                        target = self.target_of_present(other.insert(group));
+                    }
                     guard = pin();
                 }
             }
@@ -238,11 +247,10 @@ where
     /// Returns the deadline of a new value by the user's function. Out of line, as few caches have
     /// one.
     #[cold]
-    fn computed_deadline(&self, key: &K, value: &V, hash: u64, expect: &Expect<'_, K, V>) -> Expires {
+    fn computed_deadline(&self, key: &K, value: &V, hash: u64, is_reload: bool) -> Expires {
         let guard = pin();
         // A reloaded value is a new one: an unchanged deadline would have it reloaded again at
         // once.
-        let is_reload = matches!(expect, Expect::Reload(_));
         let present = (!is_reload).then(|| self.present(key, hash, &guard)).flatten();
         self.inner.core.deadline_of_new(Ttl::Computed, key, value, present)
     }
@@ -276,6 +284,22 @@ where
             Some(parent) if self.runtime().housekeeper().takes_no_records(&online) => parent.nearest_online(),
             _ => online,
         }
+    }
+
+    /// Returns the group to charge for a new value instead of `refused`, which has refused the
+    /// charge because it is being dropped: its parent if a value is replaced or reloaded, otherwise
+    /// the payer's group. `None` if the charge stays refused. The drop may have begun after the
+    /// lookup of the group, and no lookup was needed if all entries are charged to one group.
+    #[cold]
+    fn payer_instead(&self, refused: &Memcg, key: &K, hash: u64, payer: Payer<'_>, is_reload: bool) -> Option<Memcg> {
+        if payer.is_named || !self.runtime().housekeeper().takes_no_records(refused) {
+            return None;
+        }
+        let group = match is_reload || self.present(key, hash, &pin()).is_some() {
+            true => self.nearest_that_takes(refused),
+            false => payer.group.nearest_online(),
+        };
+        (group != *refused).then_some(group)
     }
 
     /// Returns whether the group of a replaced entry, which the new value keeps, may be another
@@ -356,7 +380,9 @@ where
     }
 
     /// Charges the target's group for a record that was refused as not paid; evicts if there is not
-    /// enough free memory.
+    /// enough free memory. Returns the record, and the group that was charged if it is
+    /// [another](Self::payer_instead): then the record's insert is for that group, as for a present
+    /// key, since mostly a value is replaced.
     ///
     /// # Errors
     ///
@@ -366,15 +392,28 @@ where
         mut new: NewRecord<K, V>,
         refusal: Refusal,
         Target { group, tenant, .. }: Target<'_>,
-    ) -> Result<NewRecord<K, V>, Rejected<K, V>> {
+        hash: u64,
+        payer: Payer<'_>,
+        is_reload: bool,
+    ) -> Result<Paid<K, V>, Rejected<K, V>> {
         let reason = match refusal {
-            Refusal::NotPaid => match self.charge(group, new.bytes, tenant) {
-                Ok(()) => {
-                    new.is_paid = true;
-                    return Ok(new);
+            Refusal::NotPaid => {
+                let (mut charged, mut instead) = (self.charge(group, new.bytes, tenant), None);
+                while charged.is_err() {
+                    let refused = instead.as_ref().unwrap_or(group);
+                    let next = self.payer_instead(refused, &new.record.key, hash, payer, is_reload);
+                    let Some(next) = next else { break };
+                    charged = self.charge(&next, new.bytes, self.inner.core.queues.find_tenant(&next));
+                    instead = Some(next);
                 }
-                Err(reason) => Some(reason),
-            },
+                match charged {
+                    Ok(()) => {
+                        new.is_paid = true;
+                        return Ok((new, instead));
+                    }
+                    Err(reason) => Some(reason),
+                }
+            }
             Refusal::FoundAnother => None,
             Refusal::NoMemory => Some(no_memory(group)),
         };

@@ -15,6 +15,7 @@ use super::expect::Expect;
 use super::expiry::TICK_TIME;
 use super::handle::Cache;
 use super::insert::NewRecord;
+use super::payer::Payer;
 use super::policy::queue::Queue;
 use super::record::Record;
 
@@ -245,8 +246,8 @@ where
                 Err(refused) => refused,
             };
             drop(guard);
-            match self.pay(back, refusal, target) {
-                Ok(paid) => new = paid,
+            match self.pay(back, refusal, target, hash, Payer::named(group), false) {
+                Ok((paid, _)) => new = paid,
                 Err(rejected) => return rejected.found_another().then_some(false),
             }
         }

@@ -31,9 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Numbers = Cache<u64, u64>;
 type NumbersBuilder = CacheBuilder<u64, u64, Box<dyn Fn(&u64, &u64) -> ByteSize + Send + Sync>>;
 
+fn runtime(clock: &ManualClock) -> Runtime {
+    Runtime::builder().budget(ByteSize::mib(16)).clock(clock).build().unwrap()
+}
+
 fn builder(clock: &ManualClock) -> NumbersBuilder {
-    let runtime = Runtime::builder().budget(ByteSize::mib(16)).clock(clock).build().unwrap();
-    Cache::<u64, u64>::builder(&runtime)
+    builder_in(&runtime(clock))
+}
+
+fn builder_in(runtime: &Runtime) -> NumbersBuilder {
+    Cache::<u64, u64>::builder(runtime)
         .weigher(|_, value| if *value == TOO_LARGE { ByteSize::mib(20) } else { ByteSize::ZERO })
         .time_to_live(10 * SECOND)
         .refresh_ahead(3 * SECOND)

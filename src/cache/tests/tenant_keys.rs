@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{cache_of, eventually};
-use crate::cache::{Computed, Meta, Op, Origin, RejectReason, TenantKey, TenantView};
+use crate::cache::{Computed, ExpiryEvent, Lifetime, Meta, Op, Origin, RejectReason, TenantKey, TenantView};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Memcg, Runtime};
 use lowwater_lru_core::{MemcgError, NodeId};
@@ -113,6 +113,63 @@ fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
         }
     }
     panic!("no entry was replaced before the housekeeper evicted it");
+}
+
+/// As above, where the group is the cache's own one: new entries are refused then.
+#[test]
+fn an_entry_that_is_replaced_while_the_own_group_is_being_dropped_goes_to_the_parent() {
+    for _ in 0..100 {
+        let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+        let (parent, own) = (runtime.group("p").unwrap(), runtime.group("p/own").unwrap());
+        let builder = Cache::<u64, u64>::builder(&runtime).group(&own);
+        let cache = builder.weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        (0..20_000).for_each(|key| assert_eq!(cache.insert(key, 1), Ok(None)));
+        runtime.drop_group(&own).unwrap();
+        let mut replaced = 0;
+        for key in (0..20_000).rev() {
+            let put = match key % 2 {
+                0 => cache.insert(key, 2).map(|old| old.is_some()),
+                _ => cache.entry(key).and_compute(|_| Op::Put(2)).map(|done| matches!(done, Computed::Replaced(_))),
+            };
+            match put {
+                Ok(has_replaced) => replaced += u64::from(has_replaced),
+                Err(error) => assert!(!cache.contains_key(&key), "a value to replace is there: {:?}", error.reason),
+            }
+        }
+        eventually(Duration::from_secs(60), "the group has ended", || !own.is_online());
+        assert_eq!(cache.len() as u64, cache.len_of(&parent));
+        if replaced >= 1_000 {
+            return;
+        }
+    }
+    panic!("no entry was replaced before the housekeeper evicted it");
+}
+
+/// The drop begins when the insert has chosen the group already.
+#[test]
+fn an_entry_whose_group_is_dropped_during_the_insert_goes_to_the_parent() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let (parent, group) = (runtime.group("p").unwrap(), runtime.group("p/a").unwrap());
+    let (theirs, dropped) = (runtime.clone(), group.clone());
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .expire_after(move |_, _, event| {
+            if let ExpiryEvent::Update { .. } = event {
+                theirs.drop_group(&dropped).unwrap();
+            }
+            Lifetime::Forever
+        })
+        .build()
+        .unwrap();
+    (0..20_000).for_each(|key| assert_eq!(cache.entry(key).group(&group).insert(1), Ok(None)));
+    // Bytes that no shrinker frees: the group is being dropped for as long as they are charged.
+    let charge = runtime.charge_guard(&group, ByteSize::kib(1)).unwrap();
+    let previous = cache.insert(19_999, 2).unwrap();
+    // The root's, if the housekeeper has evicted the replaced entry first.
+    let payer = if previous.is_some() { &parent } else { runtime.root() };
+    assert_eq!((cache.peek(&19_999), cache.len_of(payer)), (Some(2), 1));
+    assert_eq!(cache.stats().rejected, 0);
+    drop(charge);
 }
 
 #[test]

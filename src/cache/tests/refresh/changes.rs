@@ -194,24 +194,34 @@ fn the_group_of_the_entry_is_charged_for_the_new_value() {
 
 #[test]
 fn a_value_whose_entry_was_dropped_with_its_group_goes_to_the_parent() {
-    let clock = ManualClock::new();
-    let cache = cache(&clock);
-    let shop = cache.runtime().group("shop").unwrap();
-    cache.entry(1).group(&shop).insert(1).unwrap();
-    clock.advance(8 * SECOND);
-    let refresh = ask(&cache).expect("the entry is due");
-    // Bytes that no shrinker frees: the group is being dropped for as long as they are charged.
-    let charge = cache.runtime().charge_guard(&shop, ByteSize::kib(1)).unwrap();
-    cache.runtime().drop_group(&shop).unwrap();
-    let start = Instant::now();
-    while !cache.is_empty() {
-        assert!(start.elapsed() < PATIENCE, "the group is not emptied");
-        std::thread::yield_now();
+    for is_own in [false, true] {
+        let clock = ManualClock::new();
+        let runtime = runtime(&clock);
+        let shop = runtime.group("shop").unwrap();
+        let cache = match is_own {
+            true => builder_in(&runtime).group(&shop).build().unwrap(),
+            false => builder_in(&runtime).build().unwrap(),
+        };
+        match is_own {
+            true => cache.insert(1, 1).unwrap(),
+            false => cache.entry(1).group(&shop).insert(1).unwrap(),
+        };
+        clock.advance(8 * SECOND);
+        let refresh = ask(&cache).expect("the entry is due");
+        // Bytes that no shrinker frees: the group is being dropped for as long as they are charged.
+        let charge = runtime.charge_guard(&shop, ByteSize::kib(1)).unwrap();
+        runtime.drop_group(&shop).unwrap();
+        let start = Instant::now();
+        while !cache.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "the group is not emptied");
+            std::thread::yield_now();
+        }
+        let filled = refresh.try_fill_with(|| Ok::<_, ()>(2)).unwrap();
+        assert!(matches!(filled.origin, Origin::Loaded), "{:?}", filled.origin);
+        assert_eq!((cache.get(&1), cache.len_of(runtime.root())), (Some(2), 1));
+        assert_eq!(cache.stats().rejected, 0);
+        drop(charge);
     }
-    let filled = refresh.try_fill_with(|| Ok::<_, ()>(2)).unwrap();
-    assert!(matches!(filled.origin, Origin::Loaded), "{:?}", filled.origin);
-    assert_eq!((cache.get(&1), cache.len_of(cache.group())), (Some(2), 1));
-    drop(charge);
 }
 
 #[test]
