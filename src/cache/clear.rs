@@ -133,8 +133,10 @@ where
         for record in cleared {
             let is_cleared = |there: &Record<K, V>| self.is_cleared(there);
             let taken = self.unlink_at(&here, &guard, record, is_cleared, RemovalCause::Explicit);
-            if taken.is_none() && record.is_indexed() && is_cleared(record) {
-                // Its segment was split during the search, and its key's `Hash` panics.
+            let is_left = record.is_indexed() && is_cleared(record);
+            if taken.is_none() && (is_left || record.was_moved()) {
+                // Its segment was split during the search, and its key's `Hash` panics; or
+                // compaction has put a copy in its place. This part is visited once more.
                 sweep.at = here.clone();
             }
             gone.extend(taken.and_then(|(_, removal)| removal));

@@ -37,7 +37,8 @@ const FEW_ENTRIES: usize = 16;
 /// of each shard above its part of the target, and each entry that is heavier than that part. With
 /// fewer than 16 entries per shard it lowers the capacity in steps, by a quarter each, until the
 /// weight is low enough. Then it takes at most a quarter of the heaviest shards, rounded up to
-/// whole entries, and from equally heavy shards one entry each. So a few heavy entries among many light ones need one shard.
+/// whole entries, and from equally heavy shards one entry each. So a few heavy entries among many
+/// light ones need one shard.
 ///
 /// After such a failure, shards may keep the lower capacity until the next eviction.
 ///

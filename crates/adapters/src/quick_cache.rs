@@ -40,8 +40,8 @@ const STEP_DIVISOR: u64 = 8;
 ///
 /// Each shard has an equal part of the capacity, so an eviction lowers the capacity in steps, by an
 /// eighth each, until the weight is low enough. It takes more than it must: up to an eighth of the
-/// heaviest shards, rounded up to whole entries, and from equally heavy shards one entry each. It never takes more than one that
-/// sets the capacity to the target at once.
+/// heaviest shards, rounded up to whole entries, and from equally heavy shards one entry each. It
+/// never takes more than one that sets the capacity to the target at once.
 ///
 /// The first eviction raises the capacity of each shard to a multiple of 256 bytes, and each step
 /// is one, which may take up to 255 bytes of each shard more. So the part for hot entries

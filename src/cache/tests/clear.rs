@@ -35,13 +35,13 @@ fn fill(cache: &Cache<u64, u64>, value: u64) {
 }
 
 /// Begins a clear, without notifying the housekeeper.
-fn begin(cache: &Cache<u64, u64>) {
+pub(super) fn begin<K: Hash + Eq + Send + Sync + 'static>(cache: &Cache<K, u64>) {
     let core = &cache.inner.core;
     assert!(core.begin_clear(), "no clear is in progress");
 }
 
 /// Removes all cleared entries, on this thread.
-fn finish(cache: &Cache<u64, u64>) {
+pub(super) fn finish<K: Hash + Eq + Send + Sync + 'static>(cache: &Cache<K, u64>) {
     eventually(PATIENCE, "readers of other tests leave", || {
         while let NextRun::Now { .. } = cache.inner.core.remove_cleared_part() {}
         cache.inner.core.clear_state.get().is_none_or(|state| state.sweep.lock().is_none())

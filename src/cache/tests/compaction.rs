@@ -16,6 +16,7 @@ use lowwater_store::index::Cursor;
 
 use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
+use super::clear::{begin, finish};
 use super::{eventually, wait_for_reclaimer};
 use crate::cache::Eviction;
 use crate::runtime::{Maintenance, ManualClock, NextRun};
@@ -310,6 +311,19 @@ fn an_advance_of_the_clock_removes_entries_that_move_meanwhile() {
     clock.advance(2 * HOUR);
     assert!(MEANWHILE.take().is_none(), "entries were moved");
     assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_clear_removes_entries_that_move_meanwhile() {
+    let cache = Cache::<HashedMeanwhile, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
+    scattered(&cache, HashedMeanwhile, |n| n);
+    begin(&cache);
+    let theirs = cache.clone();
+    MEANWHILE.set(Some(Box::new(move || compact_all(&theirs))));
+    finish(&cache);
+    assert!(MEANWHILE.take().is_none(), "entries were moved");
+    assert_eq!(cache.inner.core.counters.len(), 0);
 }
 
 #[test]
