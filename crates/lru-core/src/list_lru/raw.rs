@@ -12,8 +12,8 @@
 //! wait for a chain under a list's lock. So the holder of a chain waits for no lock but those of
 //! shards that it joins: no walk of them is in progress then, and [`Occupancy`] forbids listeners
 //! to wait for this chain under them. A group that goes offline waits for lists under
-//! `reparenting`, for which no callback waits. An owner that is being dropped may wait, as none of
-//! its lists is walked then.
+//! `reparenting`, for which no callback waits. An owner that is being dropped may wait for its own
+//! list and `writer`, as none of its lists is walked then.
 //!
 //! # A group goes offline during an add (R1, R2)
 //!

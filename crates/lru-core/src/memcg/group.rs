@@ -23,7 +23,8 @@
 //! The locks of the table, of the hooks and of each stock slot are leaves: no two of them are held
 //! together, and none is held while code of a hook or a list runs, or while a handle is dropped,
 //! since the drop of a group's last handle locks the table. The lock of a group's chain of lists
-//! ([`AttachedLists`]) is none of these: [`list_lru`](crate::list_lru) takes others under it.
+//! ([`AttachedLists`]), and the one that is held while the lists are moved, are none of these:
+//! [`list_lru`](crate::list_lru) takes others under them.
 //!
 //! A change must keep this order, and the invariants of `MemcgCore`.
 

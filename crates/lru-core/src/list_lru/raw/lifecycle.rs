@@ -345,6 +345,8 @@ impl RawListLru {
         }
         list.kill(self.parent_of(&memcg, one.node(), &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
+        // `unpublish` waits for the lists' locks of the parent, and callbacks under them for chains.
+        drop(chain);
         self.unpublish(one, &guard);
         Some(slot)
     }

@@ -7,7 +7,7 @@
 //!
 //! Numbers such as R2 are those of docs/INVARIANTS.md.
 
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 use super::super::chain::Chain;
 use super::super::key::Key;
 use super::super::shards::shard::Shard;
@@ -16,7 +16,7 @@ use super::super::tests::{item, Item};
 use super::{Writer, PAIRS_MAX};
 use crate::list_lru::{sweep, Swept};
 use crate::rcu::{pin, Retired};
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 use crate::Memcg;
 use crate::{ListLru, MemcgTree, NodeId};
 use core::ptr;
@@ -61,8 +61,8 @@ fn r2_calls_on_a_dead_list_that_is_still_in_the_table_use_the_parents_list_witho
 }
 
 /// Checks that the first add to `group` sleeps while `lock` is held. An add that tried again and
-/// again would keep a holder of lower priority from running.
-#[cfg(all(target_os = "linux", not(miri)))]
+/// again would keep a holder of lower priority from running. (Without `std`, locks spin.)
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 fn first_add_sleeps_under<L>(lru: &ListLru<Item>, group: &Memcg, lock: L) {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::scope(|s| {
@@ -84,7 +84,7 @@ fn first_add_sleeps_under<L>(lru: &ListLru<Item>, group: &Memcg, lock: L) {
     assert_eq!(lru.count_one(group, N0), 1);
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 #[test]
 fn a_first_add_sleeps_until_the_lock_that_it_needs_is_free() {
     let tree = MemcgTree::default();
