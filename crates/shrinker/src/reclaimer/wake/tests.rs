@@ -27,6 +27,25 @@ fn a_request_replaces_only_one_of_its_group_and_kind() {
     assert_eq!(queued(&[(&a, limit, 90), (&b, limit, 80), (&a, limit, 70)]), [70, 80], "also if it is not the last");
 }
 
+/// The tree's list of hooks may keep a queue for longer than its reclaimer.
+#[test]
+fn a_stopped_queue_keeps_no_group() {
+    let tree = MemcgTree::new(0);
+    let group = tree.root().create("g").unwrap();
+    let queue = WakeQueue::default();
+    let request = || {
+        queue.request(&group, ReclaimReason::Limit, ByteSize::ZERO);
+        queue.request_soon(&group);
+    };
+    request();
+    queue.stop();
+    request();
+    let id = group.id();
+    group.offline().unwrap();
+    drop(group);
+    assert!(tree.get(id).is_none());
+}
+
 #[test]
 fn manual_requests_add_up() {
     let tree = MemcgTree::new(0);
