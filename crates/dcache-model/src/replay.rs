@@ -115,7 +115,8 @@ pub struct ReplayCounts {
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
 /// moved one counts as existing), and the directories through which each path leads that the
-/// recording found, created, removed or moved.
+/// recording found, created, removed or moved; but nothing at or below the target of an earlier
+/// move, as the move brings it there.
 ///
 /// # Errors
 ///
@@ -126,6 +127,8 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let mut made: HashSet<Box<[u8]>> = HashSet::new();
     let mut dirs: HashSet<Box<[u8]>> = HashSet::new();
     let mut files: Vec<Box<[u8]>> = Vec::new();
+    // What is at or below the target of a move comes there by the move.
+    let mut moved_to: HashSet<Box<[u8]>> = HashSet::new();
     for op in ops {
         let (path, existed) = match op {
             RecordedOp::Lookup(path, existed)
@@ -135,15 +138,17 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
         };
         let needs_dirs = existed || !matches!(op, RecordedOp::Lookup(..));
         let mut visit_dir = |dir: &[u8]| {
-            if needs_dirs && !dirs.contains(dir) {
+            if needs_dirs && !dirs.contains(dir) && !is_below(dir, &moved_to) {
                 dirs.insert(dir.into());
             }
         };
         let path = resolve(path, &mut visit_dir);
         if let RecordedOp::Rename(_, to) = op {
-            made.insert(resolve(to, visit_dir));
+            let to = resolve(to, visit_dir);
+            moved_to.insert(to.clone());
+            made.insert(to);
         }
-        if existed && !made.contains(&path) {
+        if existed && !made.contains(&path) && !is_below(&path, &moved_to) {
             files.push(path.clone());
         }
         made.insert(path);
@@ -158,6 +163,12 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
         }
     }
     Ok(memory)
+}
+
+/// Returns whether a resolved path is one of `tops` or below one.
+fn is_below(path: &[u8], tops: &HashSet<Box<[u8]>>) -> bool {
+    let ends = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| at);
+    !tops.is_empty() && ends.chain([path.len()]).any(|end| tops.contains(&path[..end]))
 }
 
 /// Returns a path without `.`, `..` and empty components, which is empty for the root. Calls
@@ -291,6 +302,15 @@ mod tests {
         }
         assert_eq!((is(b"/y"), is(b"/no")), (None, None), "the recording makes one, and did not find the other");
         assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 1, "all but /no/f are found");
+    }
+
+    #[test]
+    fn what_a_recorded_move_brings_is_not_there_before() {
+        let ops = parse(b"l\t/a/f\t1\nm\t/a\t/b\nl\t/b/f\t1\nm\t/c\t/b/d\nl\t/b/d\t1\n").unwrap();
+        let memory = Arc::new(backend_for(&ops).unwrap());
+        let stage = mounted(&memory);
+        assert!(stage.0.lookup(b"/b").unwrap().is_none());
+        assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 0);
     }
 
     #[test]
