@@ -202,7 +202,7 @@ impl Runtime {
     }
 
     /// Returns the configured budget, without the effect of a control group's limit or of pressure.
-    /// If no call has set another one, this is the budget that the control group's limit leaves now.
+    /// If no call has set another one, it is the budget that the control group's limit leaves now.
     pub(crate) fn configured_budget(&self) -> ByteSize {
         match self.pressure().map(Monitor::asked_budget) {
             Some(asked) if self.inner.unset_budget != Some(asked) => asked,

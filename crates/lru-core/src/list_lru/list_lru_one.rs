@@ -60,8 +60,8 @@ pub(crate) struct ListLruOne {
     /// checks detect a read before publication.
     owner: UnsafeCell<*const ListsHead>,
     /// Guarded by the lock of the group's chain (`memcg::attached`) until the list is taken off it.
-    /// Once the list is dead, `next` is `forward`, guarded by `lock`, and `prev` links released lists, owned by
-    /// the thread that released them, and then retired ones.
+    /// Once the list is dead, `next` is `forward`, guarded by `lock`, and `prev` links released
+    /// lists, owned by the thread that released them, and then retired ones.
     pub(super) chain: ChainLinks<Self>,
 }
 

@@ -345,7 +345,7 @@ impl RawListLru {
         }
         list.kill(self.parent_of(&memcg, one.node(), &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
-        // `unpublish` waits for the lists' locks of the parent, and callbacks under them for chains.
+        // `unpublish` waits for the parent's list, and callbacks under its lock wait for chains.
         drop(chain);
         self.unpublish(one, &guard);
         Some(slot)
