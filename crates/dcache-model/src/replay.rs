@@ -21,7 +21,8 @@ use crate::backend::Memory;
 use crate::error::ErrorKind;
 use crate::kind::Kind;
 use crate::mount::Mount;
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 /// An operation of a recording: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,8 +116,8 @@ pub struct ReplayCounts {
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
 /// moved one counts as existing), and the directories through which each path leads that the
-/// recording found, created, removed or moved; but nothing at or below the target of an earlier
-/// move, as the move brings it there.
+/// recording found, created, removed or moved. What a recorded move has brought to a path is at the
+/// path from which it comes.
 ///
 /// # Errors
 ///
@@ -127,8 +128,7 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let mut made: HashSet<Box<[u8]>> = HashSet::new();
     let mut dirs: HashSet<Box<[u8]>> = HashSet::new();
     let mut files: Vec<Box<[u8]>> = Vec::new();
-    // What is at or below the target of a move comes there by the move.
-    let mut moved_to: HashSet<Box<[u8]>> = HashSet::new();
+    let mut moves = Moves::default();
     for op in ops {
         let (path, existed) = match op {
             RecordedOp::Lookup(path, existed)
@@ -138,18 +138,28 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
         };
         let needs_dirs = existed || !matches!(op, RecordedOp::Lookup(..));
         let mut visit_dir = |dir: &[u8]| {
-            if needs_dirs && !dirs.contains(dir) && !is_below(dir, &moved_to) {
-                dirs.insert(dir.into());
+            if needs_dirs {
+                let dir = moves.origin(dir);
+                if !dirs.contains(&*dir) {
+                    dirs.insert(dir.into());
+                }
             }
         };
         let path = resolve(path, &mut visit_dir);
-        if let RecordedOp::Rename(_, to) = op {
-            let to = resolve(to, visit_dir);
-            moved_to.insert(to.clone());
-            made.insert(to);
+        let to = match op {
+            RecordedOp::Rename(_, to) => Some(resolve(to, visit_dir)),
+            _ => None,
+        };
+        if existed && !made.contains(&path) {
+            files.push(moves.origin(&path).into());
         }
-        if existed && !made.contains(&path) && !is_below(&path, &moved_to) {
-            files.push(path.clone());
+        match to {
+            Some(to) => {
+                moves.rename(&path, to.clone());
+                made.insert(to);
+            }
+            None if matches!(op, RecordedOp::Unlink(..)) => moves.forget(&path),
+            None => {}
         }
         made.insert(path);
     }
@@ -165,10 +175,31 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     Ok(memory)
 }
 
-/// Returns whether a resolved path is one of `tops` or below one.
-fn is_below(path: &[u8], tops: &HashSet<Box<[u8]>>) -> bool {
-    let ends = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| at);
-    !tops.is_empty() && ends.chain([path.len()]).any(|end| tops.contains(&path[..end]))
+/// The targets of the moves so far, each with the path at which it was when the recording began.
+#[derive(Default)]
+struct Moves(HashMap<Box<[u8]>, Box<[u8]>>);
+
+impl Moves {
+    /// Returns the path at which the recording began with what is at a resolved path now. O(bytes
+    /// of the path).
+    fn origin<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(path);
+        }
+        let ends = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| at);
+        let moved = ends.chain([path.len()]).filter_map(|end| Some((self.0.get(&path[..end])?, end))).next_back();
+        moved.map_or(Cow::Borrowed(path), |(from, end)| Cow::Owned([from, &path[end..]].concat()))
+    }
+
+    fn rename(&mut self, from: &[u8], to: Box<[u8]>) {
+        let origin = self.origin(from).into();
+        self.forget(from);
+        self.0.insert(to, origin);
+    }
+
+    fn forget(&mut self, path: &[u8]) {
+        self.0.remove(path);
+    }
 }
 
 /// Returns a path without `.`, `..` and empty components, which is empty for the root. Calls
@@ -306,11 +337,17 @@ mod tests {
 
     #[test]
     fn what_a_recorded_move_brings_is_not_there_before() {
-        let ops = parse(b"l\t/a/f\t1\nm\t/a\t/b\nl\t/b/f\t1\nm\t/c\t/b/d\nl\t/b/d\t1\n").unwrap();
-        let memory = Arc::new(backend_for(&ops).unwrap());
-        let stage = mounted(&memory);
-        assert!(stage.0.lookup(b"/b").unwrap().is_none());
-        assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 0);
+        let recordings = [
+            &b"l\t/a/f\t1\nm\t/a\t/b\nl\t/b/f\t1\nm\t/c\t/b/d\nl\t/b/d\t1\n"[..],
+            b"m\t/a\t/b\nl\t/b/f\t1\nm\t/b\t/c\nl\t/c/f\t1\nl\t/c/g/h\t1\n",
+        ];
+        for text in recordings {
+            let ops = parse(text).unwrap();
+            let memory = Arc::new(backend_for(&ops).unwrap());
+            let stage = mounted(&memory);
+            assert!(stage.0.lookup(b"/b").unwrap().is_none());
+            assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 0, "{}", text.escape_ascii());
+        }
     }
 
     #[test]
