@@ -411,9 +411,10 @@ where
                 (Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
-            let group = match payer_instead.take() {
-                Some(group) => Cow::Owned(group),
-                None => cache.payer_of(self.payer, there),
+            // What was paid instead of a group that is being dropped, if that is still the entry's.
+            let group = match (cache.payer_of(self.payer, there), payer_instead.take()) {
+                (group, Some((refused, instead))) if there.is_some() && *group == refused => Cow::Owned(instead),
+                (group, _) => group,
             };
             if let Err(reason) = cache.admit(&group) {
                 return Err(InsertError { reason, value });
@@ -462,9 +463,10 @@ where
                         let bytes = back.bytes();
                         let key = match cache.pay(back, refusal, target, hash, self.payer, false) {
                             Ok((paid, instead)) => {
-                                payer_instead.clone_from(&instead);
-                                let group = instead.unwrap_or_else(|| group.into_owned());
-                                charged = Some(Charge::of_paid(group, bytes));
+                                let group = group.into_owned();
+                                charged =
+                                    Some(Charge::of_paid(instead.clone().unwrap_or_else(|| group.clone()), bytes));
+                                payer_instead = instead.map(|instead| (group, instead));
                                 paid.into_rejected(None).key
                             }
                             Err(Rejected { reason: Some(reason), value, .. }) => {

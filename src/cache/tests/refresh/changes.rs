@@ -208,7 +208,7 @@ fn a_value_whose_entry_was_dropped_with_its_group_goes_to_the_parent() {
         };
         clock.advance(8 * SECOND);
         let refresh = ask(&cache).expect("the entry is due");
-        // Bytes that no shrinker frees: the group is being dropped for as long as they are charged.
+        // Bytes that no shrinker frees: the group is being dropped for 100 ms at least.
         let charge = runtime.charge_guard(&shop, ByteSize::kib(1)).unwrap();
         runtime.drop_group(&shop).unwrap();
         let start = Instant::now();
