@@ -143,12 +143,14 @@ where
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
             for (mut record, mut cause) in unwanted {
                 loop {
+                    let wanted = |there: &Record<K, V>| cause == RemovalCause::Explicit || core.is_expired(there);
+                    let is_wanted = wanted(record);
                     // An expiry stops no load.
-                    if cause == RemovalCause::Explicit || !core.is_gone(record) {
+                    if is_wanted && (cause == RemovalCause::Explicit || !core.is_gone(record)) {
                         core.stop_load_of(&record.key);
                     }
-                    let wanted = |there: &Record<K, V>| cause == RemovalCause::Explicit || core.is_expired(there);
-                    if let Some((_, removal)) = core.unlink_at(&here, &guard, record, wanted, cause) {
+                    let taken = is_wanted.then(|| core.unlink_at(&here, &guard, record, wanted, cause)).flatten();
+                    if let Some((_, removal)) = taken {
                         gone.extend(removal);
                         break;
                     }
