@@ -165,7 +165,8 @@ where
     /// until they are removed. Up to 4,096 entries are removed by this call; of more, all are
     /// removed by the runtime's housekeeper, in about a second for a million. Until then they are
     /// charged, and evicted where memory is needed, and count as
-    /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave. O(1) then, besides the
+    /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave; with a listener, the
+    /// drop of the last handle removes those that are left. O(1) then, besides the
     /// loads and the keys that were evicted lately; but a call while entries of the last clear are
     /// left removes all entries itself: O(entries).
     pub fn clear(&self) {

@@ -36,7 +36,7 @@ use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::{Counters, Removals};
-use crate::runtime::{HeldCharge, HeldValues, Notifier};
+use crate::runtime::{HeldCharge, HeldValues, NextRun, Notifier};
 
 /// Functions that need more of the types than the core does, of which only the builder knows.
 pub(super) struct TypedFunctions<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -44,15 +44,21 @@ pub(super) struct TypedFunctions<K: Send + Sync + 'static, V: Send + Sync + 'sta
     pub(super) clone: fn(&Record<K, V>) -> (K, V),
     /// Hands the core of a cache that has ended to the housekeeper.
     pub(super) hand_over: fn(Arc<Core<K, V, S>>),
+    /// Removes the entries that a clear in progress has left.
+    pub(super) finish_clear: fn(&Core<K, V, S>),
 }
 
-impl<K: Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static, S: Send + Sync + 'static>
-    TypedFunctions<K, V, S>
+impl<K, V, S> TypedFunctions<K, V, S>
+where
+    K: Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
 {
     pub(super) fn of_types() -> Self {
         Self {
             clone: |record| (record.key.clone(), record.value.clone()),
             hand_over: |core| core.notifier.clone().drop_later(Box::new(core)),
+            finish_clear: |core| while let NextRun::Now { .. } = core.remove_cleared_part() {},
         }
     }
 }

@@ -106,6 +106,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         // Each call waits until no other thread works on the core, unless this thread is inside a
         // callback: then the last thread that works on the core drops it.
         self.runtime.housekeeper().remove(self.maintenance);
+        if self.core.functions.as_ref().is_some_and(|functions| functions.listener.is_some()) {
+            // A listener that must see all entries has the cache cleared before.
+            ((self.core.typed)().finish_clear)(&self.core);
+        }
         drop(self.registration.take());
         self.runtime.retired().remove(self.maintenance);
         if let Some(clock) = self.runtime.clock() {

@@ -174,6 +174,25 @@ fn a_clear_while_cleared_entries_are_left_removes_all() {
 }
 
 #[test]
+fn a_drop_reports_the_entries_that_a_clear_has_left() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let theirs = Arc::clone(&calls);
+    let runtime = Runtime::builder().unlimited().build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .eviction_listener(move |_, _, cause| {
+            assert_eq!(cause, RemovalCause::Explicit);
+            theirs.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    (0..100_000).for_each(|key| assert!(cache.insert(key, 1).is_ok()));
+    cache.clear();
+    drop(cache);
+    assert_eq!(calls.load(Ordering::Relaxed), 100_000);
+}
+
+#[test]
 fn a_copy_keeps_the_epoch() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).topology(Arc::new(crate::topology::Fixed::new(1)));
     let runtime = runtime.build().unwrap();
