@@ -43,7 +43,7 @@ use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::settings::protocol::Protocol;
 use crate::store::namespace::Namespace;
-use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
@@ -487,8 +487,8 @@ impl Connection {
                     ControlFlow::Continue(())
                 }
                 // As for a complete value: the request waits for room, and is refused after
-                // `ROOM_TRIES_MAX` pauses.
-                Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
+                // `ROOM_PAUSES_MAX` pauses.
+                Step::NoRoom if self.session.server.settings.evict && waits < ROOM_PAUSES_MAX => {
                     waits += 1;
                     self.session.flush().await?;
                     timers::sleep(ROOM_PAUSE).await;

@@ -89,9 +89,9 @@
 //!   value can be evicted while the output buffer of a client that does not read still holds it.
 //! * While the pieces of all values, evicted ones included, take more than one and a half times the
 //!   budget, no value of more than 16 KiB is stored. Then a store that waits, or once a second any
-//!   request, closes connections whose replies have taken more than a quarter of a second, if all
-//!   unread replies refer to more than a quarter of the budget, and those of their tenant to at
-//!   least the average of the tenants that have any.
+//!   request, closes connections whose replies have taken more than a quarter of a second, if the
+//!   unread replies of their tenant refer to more than a quarter of the budget; or if those of all
+//!   tenants do, and those of theirs to at least the average of the tenants that have any.
 //! * With `-M`, a tenant's `max` bounds the bytes it stores, but evicts nothing; its `min`, `low`
 //!   and `high` have no effect. With several stores at the same time, a tenant may exceed its `max`
 //!   by one value for each thread but one.

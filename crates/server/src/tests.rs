@@ -52,7 +52,7 @@ use crate::settings::protocol::Protocol;
 use crate::settings::traffic_limits::TrafficLimits;
 use crate::settings::{Files, Settings};
 use crate::store::namespace::Namespace;
-use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use crate::workers::Workers;
 
 struct TestServer {
@@ -221,7 +221,7 @@ impl Client {
             self.0.write_all(text.as_bytes()).unwrap();
             match &*self.line() {
                 "STORED\r\n" => return,
-                "SERVER_ERROR out of memory storing object\r\n" if sent.elapsed() >= ROOM_PAUSE * ROOM_TRIES_MAX => {}
+                "SERVER_ERROR out of memory storing object\r\n" if sent.elapsed() >= ROOM_PAUSE * ROOM_PAUSES_MAX => {}
                 other => panic!("{other}"),
             }
             assert!(begun.elapsed() < Duration::from_secs(60));

@@ -16,7 +16,7 @@ use crate::log::SENT_BYTES_MAX;
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::opcode::Opcode;
 use crate::protocol::command::Command;
-use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use crate::timers;
 
 impl Connection {
@@ -37,7 +37,7 @@ impl Connection {
                 BinaryStep::More => break,
                 BinaryStep::NoRequest => next = ControlFlow::Break(()),
                 // As in the text protocol.
-                BinaryStep::NoRoom if session.server.settings.evict && waits < ROOM_TRIES_MAX => {
+                BinaryStep::NoRoom if session.server.settings.evict && waits < ROOM_PAUSES_MAX => {
                     waits += 1;
                     session.flush().await?;
                     timers::sleep(ROOM_PAUSE).await;

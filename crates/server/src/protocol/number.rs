@@ -70,7 +70,7 @@ pub fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (length > 0).then(|| (value, &text[length..]))
 }
 
-/// As [`scan`], for texts that [`digits`] does not parse.
+/// As [`scan`], for a text in parts, or one that [`digits`] does not parse.
 fn scan_bytes(text: impl Iterator<Item = u8>) -> Option<(bool, u64)> {
     let mut text = text.skip_while(is_space).peekable();
     let sign = text.next_if(|byte| matches!(byte, b'-' | b'+'));

@@ -26,15 +26,15 @@ use crate::value::Value;
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// The most pauses of a store, each before a further try: with [`ROOM_PAUSE`], half a second at
 /// least.
-pub const ROOM_TRIES_MAX: u32 = 500;
+pub const ROOM_PAUSES_MAX: u32 = 500;
 
-/// After each of this many tries, a store without room for its pieces tells it to connections whose
+/// After each of this many pauses, a store without room for its pieces tells it to connections whose
 /// clients do not read.
-const SHORTAGE_TRIES: u32 = ROOM_TRIES_MAX / 10;
+const SHORTAGE_PAUSES: u32 = ROOM_PAUSES_MAX / 10;
 
 /// A client that has taken less than this time to read its replies is not disconnected because of a
 /// shortage of pieces: the replies may only be on their way.
-pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_TRIES_MAX as u64 / 2);
+pub const UNREAD_TIME_MIN: Duration = Duration::from_millis(ROOM_PAUSE.as_millis() as u64 * ROOM_PAUSES_MAX as u64 / 2);
 
 /// The part of the budget to which the unread replies of all clients may always refer: half of what
 /// `PIECES_PERCENT_MAX` leaves beyond the budget.
@@ -56,7 +56,7 @@ impl Store {
     /// decision takes effect, and its last answer is returned. A value that is put there expires at
     /// `expiry`.
     ///
-    /// Waits for room if there is none and values may be evicted, up to [`ROOM_TRIES_MAX`] times
+    /// Waits for room if there is none and values may be evicted, up to [`ROOM_PAUSES_MAX`] times
     /// [`ROOM_PAUSE`].
     ///
     /// # Errors
@@ -108,12 +108,12 @@ impl Store {
                 Ok(answer) => return Ok(answer),
                 Err(refused) => refused,
             };
-            if waits % SHORTAGE_TRIES == 0 {
+            if waits % SHORTAGE_PAUSES == 0 {
                 self.notify_piece_shortage();
             }
             match refused {
                 RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }
-                    if self.evict && waits < ROOM_TRIES_MAX =>
+                    if self.evict && waits < ROOM_PAUSES_MAX =>
                 {
                     waits += 1;
                     charge.recharge();

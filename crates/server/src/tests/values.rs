@@ -92,7 +92,7 @@ fn each_value_of_an_input_waits_for_room() {
         client.expect("SERVER_ERROR out of memory storing object\r\n");
         let refused = Instant::now();
         client.expect("SERVER_ERROR out of memory storing object\r\n");
-        refused.elapsed() >= ROOM_PAUSE * ROOM_TRIES_MAX
+        refused.elapsed() >= ROOM_PAUSE * ROOM_PAUSES_MAX
     };
     // A busy machine may delay the client's read of the first reply.
     assert!((0..10).any(|_| second_waits()));

@@ -2,10 +2,9 @@
 //!
 //! Such values stay in memory after their eviction, and while there are too many of them, no long
 //! value is stored (`store/update.rs`). Clients must not prevent the stores of all others for as
-//! long as they like. So meanwhile, connections that cannot write their replies are closed, but
-//! only those of tenants whose bytes are at least the average of the tenants that have any. The
-//! tenant with the most bytes always is such a tenant, so connections are closed until there is
-//! room.
+//! long as they like. So meanwhile, connections that cannot write their replies are closed: those
+//! of tenants above a bound; and if all tenants together are above it, those of tenants whose bytes
+//! are at least the average of the tenants that have any, as the one with the most bytes always is.
 //!
 //! A change must ensure that a reply which the client's socket accepts at once is not counted: it
 //! would cost each `get` an access to a shared word.
@@ -42,11 +41,12 @@ impl<'a> UnreadReplies<'a> {
         Self { all, traffic, bytes }
     }
 
-    /// Returns whether all tenants together have more than `all_max` bytes, and this tenant at
-    /// least the average of those that have any.
-    pub fn are_too_many(&self, all_max: u64) -> bool {
+    /// Returns whether this tenant has more than `max` bytes; or all tenants together have, and this
+    /// one at least the average of those that have any.
+    pub fn are_too_many(&self, max: u64) -> bool {
         let (all, tenants) = (self.all.bytes.load(Ordering::Relaxed), self.all.tenants.load(Ordering::Relaxed));
-        all > all_max && self.traffic.unread_bytes.load(Ordering::Relaxed).saturating_mul(tenants) >= all
+        let own = self.traffic.unread_bytes.load(Ordering::Relaxed);
+        own > max || all > max && own.saturating_mul(tenants) >= all
     }
 }
 
@@ -76,6 +76,7 @@ mod tests {
         // The average is 50.
         assert_eq!(too_many(149), [false, true, true, true]);
         assert_eq!(too_many(150), [false; 4]);
+        assert_eq!(too_many(9), [true; 4], "each is above the bound");
         drop((more, most));
         // 10 and 50 are left.
         assert_eq!([few.are_too_many(59), many.are_too_many(59)], [false, true]);
