@@ -11,8 +11,8 @@
 //! below it only as far as its ancestors' `min` and `low` allow (`protection.rs`).
 //!
 //! A change must ensure that each limit keeps the meaning of cgroup v2's file of that name, except
-//! that `high` throttles no thread; and that `set_max` stores a lower `max` before it drains the
-//! stock (invariant 4 of `stock.rs`), and calls the hooks last, when the new `max` is in effect.
+//! that `high` throttles no thread; and that `set_max` and `set_high` store a lower limit before
+//! they drain the stock (invariant 4 of `stock.rs`), and call the hooks last, when it is in effect.
 
 use super::group::Memcg;
 #[cfg(doc)]

@@ -164,8 +164,9 @@ impl Reclaimer {
         let nodes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
         let waker = Arc::new(ThreadWaker { nodes, watermarks });
         let hook = registry.root().try_add_hook(Arc::clone(&waker) as Arc<dyn OfflineHook>);
+        let hook = hook.unwrap_or_else(|_| abort::<ThreadWaker>());
         registry.set_debt_listener(Some(Arc::clone(&waker) as Arc<dyn DebtListener>));
-        reclaimer.waker = Some((waker, hook.unwrap_or_else(|_| abort::<ThreadWaker>())));
+        reclaimer.waker = Some((waker, hook));
         Ok(reclaimer)
     }
 

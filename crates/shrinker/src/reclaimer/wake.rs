@@ -184,7 +184,7 @@ impl WakeQueue {
         requests
     }
 
-    /// Stops the queue: from here on [`take`](Self::take) returns `None`.
+    /// Stops the queue: from here on [`take`](Self::take) returns `None`, and no request is kept.
     pub(super) fn stop(&self) {
         let mut state = self.state.lock();
         state.stop = true;

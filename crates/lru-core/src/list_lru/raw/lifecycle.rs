@@ -79,7 +79,8 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                // INVARIANT: the holder of a chain waits for no further lock: the caller of another
+                // INVARIANT: the holder of a chain waits for no further lock (but for the drop of an
+                // owner: see `raw.rs`): the caller of another
                 // publication may be a listener or a walk's callback, which holds a list's lock and
                 // waits for the chain. If a further lock is taken, this thread releases its own,
                 // waits until that one is free, and starts again. It does not spin, so that a

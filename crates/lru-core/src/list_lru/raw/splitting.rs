@@ -56,8 +56,8 @@ impl RawListLru {
         let (old, key) = (TableSlot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
-        // The chain is open. So a thread that unpublishes a list holds the chain until the list is
-        // out of the table. This thread holds the chain, and the list is in the table, so the list
+        // The chain is open, and this `ListLru` is in use, so it is not being dropped. So a thread
+        // that unpublishes a list holds the chain until the list is out of the table. This thread holds the chain, and the list is in the table, so the list
         // is not dead.
         let tried = || {
             core::hint::spin_loop();

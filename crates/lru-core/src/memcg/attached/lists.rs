@@ -27,7 +27,7 @@ pub(crate) struct Attached {
 // lock around this.
 unsafe impl Send for Attached {}
 
-/// [`Attached`], behind its lock.
+/// [`Attached`] behind its lock, and the lock under which the lists are taken off.
 pub(crate) struct AttachedLists {
     attached: Mutex<Attached>,
     /// Held while the lists of a dying group move to its parent, which waits for lists' locks, and

@@ -495,6 +495,17 @@ impl OfflineHook for Lowered {
     }
 }
 
+/// Panics for each lowered limit.
+struct Panics;
+
+impl OfflineHook for Panics {
+    fn offline(&self, _: &Memcg, _: &Memcg) {}
+
+    fn limit_lowered(&self, _: &Memcg) {
+        panic!("a hook's");
+    }
+}
+
 #[test]
 fn a_limit_that_is_lowered_below_the_usage_is_reported() {
     let tree = MemcgTree::new(1);
@@ -516,6 +527,14 @@ fn a_limit_that_is_lowered_below_the_usage_is_reported() {
         a.set_max_unreported(b(1));
         assert_eq!((a.max(), hook.0.lock().len()), (b(1), 0));
     }
+    let panics = tree.root().try_add_hook(Arc::new(Panics)).unwrap();
+    let second = Arc::new(Lowered(Mutex::new(Vec::new())));
+    let last = tree.root().try_add_hook(second.clone()).unwrap();
+    let root = tree.root();
+    assert!(std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| root.set_max(b(2)))).is_err());
+    assert_eq!((hook.0.lock().len(), second.0.lock().len()), (1, 1), "the other hooks are called");
+    [panics, last].into_iter().for_each(|id| tree.remove_hook(id));
+    hook.0.lock().clear();
     tree.remove_hook(id);
     tree.root().set_max(b(1));
     assert_eq!(*hook.0.lock(), []);
