@@ -8,46 +8,44 @@
 
 #[path = "common/deadline.rs"]
 mod deadline;
+#[path = "common/reader.rs"]
+mod reader;
 #[path = "common/usage.rs"]
 mod usage;
 
 use deadline::in_time;
 use lowwater::{ByteSize, Cache, Runtime};
-use lowwater_rcu::{pin, RcuCell};
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::mpsc::channel;
+use lowwater_rcu::{flush, pin, RcuCell};
+use reader::beside_a_reader;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A value whose `Drop` panics.
 struct Panics;
 
+const ROUNDS: u32 = 8;
+static DROPPED: AtomicU32 = AtomicU32::new(0);
+
 impl Drop for Panics {
     fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
         panic!("a destructor's");
     }
 }
 
-/// Retires a value while a reader is inside, so that a later drop of a guard frees it.
-fn retire_behind_a_reader() {
+/// Retires a value beside a reader, so that a later drop of a guard frees it.
+fn retire() {
     let cell = RcuCell::new();
-    let (tell, told) = channel();
-    let (end, ended) = channel::<()>();
-    let reader = thread::spawn(move || {
-        let _guard = pin();
-        tell.send(()).unwrap();
-        // An error: the other thread's guard has dropped an earlier value.
-        let _ = ended.recv();
+    beside_a_reader(|| {
+        let guard = pin();
+        assert!(cell.replace(None, Panics, &guard));
+        cell.clear(&guard);
     });
-    told.recv().unwrap();
-    let guard = pin();
-    assert!(cell.replace(None, Panics, &guard));
-    cell.clear(&guard);
-    drop(guard);
-    end.send(()).unwrap();
-    reader.join().unwrap();
 }
 
 #[test]
+#[cfg_attr(panic = "abort", ignore = "a panic is caught")]
 fn a_cache_evicts_after_the_destructor_of_an_rcu_value_has_panicked() {
     in_time(|| {
         let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
@@ -55,13 +53,17 @@ fn a_cache_evicts_after_the_destructor_of_an_rcu_value_has_panicked() {
             .weigher(|key, _| if *key < 100 { ByteSize::kib(64) } else { ByteSize::ZERO })
             .build()
             .unwrap();
-        for round in 0..8 {
-            (0..32).for_each(|key| drop(catch_unwind(AssertUnwindSafe(|| cache.insert(key, 0)))));
-            drop(catch_unwind(retire_behind_a_reader));
+        for round in 0..ROUNDS {
+            (0..32).for_each(|key| drop(cache.insert(key, 0)));
+            retire();
             for key in 0..2_500 {
-                let key = 100 + round * 2_500 + key;
-                drop(catch_unwind(AssertUnwindSafe(|| cache.insert(key, 0))));
+                drop(cache.insert(100 + u64::from(round) * 2_500 + key, 0));
             }
+        }
+        // Without a limit: `in_time` has one.
+        while DROPPED.load(Ordering::Relaxed) < ROUNDS {
+            flush();
+            thread::sleep(Duration::from_millis(1));
         }
         let shrinkers = runtime.stats().registry.shrinkers;
         assert!(shrinkers.iter().all(|shrinker| shrinker.panics == 0 && !shrinker.quarantined), "{shrinkers:?}");

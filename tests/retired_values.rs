@@ -7,19 +7,23 @@
 //! itself.
 #![forbid(unsafe_code)]
 
+#[path = "common/deadline.rs"]
+mod deadline;
+#[path = "common/reader.rs"]
+mod reader;
+
+use deadline::in_time;
 use lowwater::runtime::ManualClock;
 use lowwater::{ByteSize, Cache, Runtime};
 use lowwater_rcu::{flush, pin, start_poll, RcuCell};
+use reader::beside_a_reader;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// Entries of so many segments of the index that a sweep retires full batches of them.
 const MANY: u64 = 40_000;
-/// The longest time that a test may take; it only ends one that fails.
-const PATIENCE: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Calls its function when it is dropped.
@@ -53,22 +57,6 @@ impl Retiring {
         assert!(self.cell.replace(self.cell.load(&guard), by, &guard));
     }
 
-    /// Retires the value while another thread reads, so that a later collection drops it, on any
-    /// thread.
-    fn retire_beside_a_reader(&self) {
-        let ((enter, entered), (leave, left)) = (channel(), channel::<()>());
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let _guard = pin();
-                enter.send(()).unwrap();
-                let _closed = left.recv();
-            });
-            entered.recv().unwrap();
-            self.retire();
-            drop(leave);
-        });
-    }
-
     /// Waits until the value is dropped, without a limit: [`ends`] has one.
     fn wait(&self) {
         while !self.is_dropped.load(Ordering::Acquire) {
@@ -78,17 +66,11 @@ impl Retiring {
     }
 }
 
-/// Runs `test` on a thread of its own, beside no other test. Panics if it does not end: then the
-/// thread stays.
+/// Runs `test` beside no other test. Panics if it does not end: then its thread waits for itself.
 fn ends(test: impl FnOnce() + Send + 'static) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (end, ended) = channel();
-    thread::spawn(move || {
-        test();
-        end.send(()).unwrap();
-    });
-    ended.recv_timeout(PATIENCE).expect("the thread waits for itself");
+    in_time(test);
 }
 
 fn full_cache(runtime: &Runtime, ttl: Option<Duration>) -> Cache<u64, u64> {
@@ -109,7 +91,7 @@ fn a_value_that_a_clear_drops_may_clear_the_cache() {
         let cache = full_cache(&runtime, None);
         let theirs = cache.clone();
         let value = Retiring::new(move || theirs.clear());
-        value.retire_beside_a_reader();
+        beside_a_reader(|| value.retire());
         cache.clear();
         // The housekeeper removes the entries.
         while runtime.root().usage() > ByteSize::ZERO {
@@ -128,7 +110,7 @@ fn a_value_that_a_sweep_drops_may_advance_the_clock() {
         let cache = full_cache(&runtime, Some(HOUR));
         let theirs = clock.clone();
         let value = Retiring::new(move || theirs.advance(HOUR));
-        value.retire_beside_a_reader();
+        beside_a_reader(|| value.retire());
         clock.advance(2 * HOUR);
         assert!(cache.is_empty());
         value.wait();

@@ -69,7 +69,7 @@ impl ThreadCaches {
         if self.more().is_some() {
             return;
         }
-        let nr = (2 * cpu::allowed().min(MAX)).next_power_of_two().min(MAX);
+        let nr = (2 * cpu::allowed().min(MAX / 2)).next_power_of_two();
         // Without memory all threads share the first cache; the next chunk tries again.
         let Some(thread_caches) = try_slice(nr, |_| CachePadded::new(Mutex::new(ThreadCache::new()))) else { return };
         let more = More {

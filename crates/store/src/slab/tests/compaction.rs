@@ -4,7 +4,7 @@
 //!
 //! A change must ensure that the memory is compared before and after a compaction.
 
-use super::thing::{eventually, shared, stay_on_one_processor, thing, thing_on, Thing};
+use super::thing::{eventually, shared, thing, thing_on, Thing};
 use crate::slab::{SharedSlab, Slab, Slot};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -90,7 +90,6 @@ fn chunks_not_emptied_by_a_compaction_are_allocated_from_again() {
 /// Free slots that a thread cache got before the compaction may be in evacuated chunks, too.
 #[test]
 fn cached_slots_of_evacuated_chunks_are_not_allocated() {
-    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = scattered(&slab, 1, &dropped);
     things.truncate(things.len() / 2);
@@ -113,7 +112,6 @@ fn cached_slots_of_evacuated_chunks_are_not_allocated() {
 /// All chunks are about equally full, a little less than half: not all of them can be evacuated.
 #[test]
 fn compaction_selects_no_more_objects_than_fit_elsewhere() {
-    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
     let before = slab.footprint().get();

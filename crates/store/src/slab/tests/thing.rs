@@ -39,19 +39,6 @@ pub fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<Atom
     slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
-/// Keeps the test's thread on one processor, so that a slab has only two further thread caches:
-/// their number depends on the processors on which the thread may run.
-pub fn stay_on_one_processor() {
-    #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
-    {
-        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-        let allowed = sched_getaffinity(None).expect("the thread's affinity can be read");
-        let mut one = CpuSet::new();
-        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("a thread runs on a processor"));
-        sched_setaffinity(None, &one).expect("the processor is in the allowed set");
-    }
-}
-
 /// The shared part of a slab that has had objects.
 pub fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
     slab.shared().expect("objects were made")

@@ -6,7 +6,7 @@
 //!
 //! A change must ensure that no test relies on the moment at which a grace period ends.
 
-use super::thing::{eventually, shared, stay_on_one_processor, thing, Thing};
+use super::thing::{eventually, shared, thing, Thing};
 use crate::slab::thread_cache::ThreadCache;
 use crate::slab::{RetiredBytes, Slab, Slot, SlotState};
 use crate::sync::Mutex;
@@ -56,7 +56,6 @@ fn each_object_is_dropped_once_and_its_memory_returned() {
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 fn a_bounded_number_of_empty_chunks_is_kept() {
     const CHUNK: u64 = 64 << 10;
-    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things: Vec<_> = (0..400_000).map(|number| thing(&slab, number, &dropped)).collect();
     let full = slab.footprint().get();
@@ -287,7 +286,6 @@ fn a_slab_may_be_dropped_by_the_drop_of_its_object() {
 
 #[test]
 fn objects_are_prefetched_in_the_order_of_their_drops() {
-    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let things: Vec<_> = (0..3 * super::super::shared::OPEN_MIN).map(|number| thing(&slab, number, &dropped)).collect();
     drop(things);
