@@ -86,6 +86,10 @@ where
     /// An entry that the reclaimer has isolated at that moment, to evict or to move it, is on no
     /// group's list: it is saved with the cache's own group.
     ///
+    /// With keys of tenants ([`TenantKey`](super::TenantKey)), save the path of the key's group,
+    /// and pass it to `load` as [`Meta::group`]. Skip keys whose group is not online: after a
+    /// restart, they would be those of another tenant of that name.
+    ///
     /// ```
     /// use lowwater::{cache::Meta, ByteSize, Cache, Runtime};
     ///

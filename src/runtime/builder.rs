@@ -367,7 +367,7 @@ impl RuntimeBuilder {
                 self.monitor().sources.push(Source::Systemd(watch));
             }
         }
-        let is_budget_set = !matches!(self.budget, BudgetChoice::Cgroup);
+        let is_unset = matches!(self.budget, BudgetChoice::Cgroup);
         let budget = match self.budget {
             BudgetChoice::Bytes(ByteSize::ZERO) => return Err(RuntimeBuildError::ZeroBudget),
             BudgetChoice::Bytes(budget) => budget,
@@ -400,7 +400,7 @@ impl RuntimeBuilder {
             registry,
             groups,
             topology,
-            unset_budget: (!is_budget_set).then_some(budget),
+            unset_budget: is_unset.then_some(budget),
             direct_time_max,
             retired,
             clock: self.clock,

@@ -57,8 +57,10 @@ type Setup = Box<dyn Fn(&str, &Memcg) + Send + Sync>;
 /// * A name is one group below the parent: `/`, `%` and `:` in it are written as `%2F`, `%25` and
 ///   `%3A`, so `a/b` is no child of `a`, and no name is that of a cache's own group (`cache:NAME`).
 ///   A name has 1 to 255 bytes in that form.
-/// * A group of that name which the program makes below the parent is the tenant's: it is set up,
-///   and dropped when idle. So make no other groups there.
+/// * A group of that name which the program makes below the parent is the tenant's: from the first
+///   request on it is set up, counted, and dropped when idle. So make no other groups there. Also
+///   [`Cache::load`](crate::Cache::load) makes the groups of its entries: [`get`](Self::get) those
+///   of known tenants before, and load no entries of others.
 ///
 /// Each group costs about 380 bytes while it exists, without entries and with the allocator's
 /// overhead (measured by the test `a_flood_of_names_is_bounded_in_groups_and_in_bytes`), so a flood

@@ -140,7 +140,7 @@ impl DentryRef<'_> {
         self.dentry.name()
     }
 
-    /// Returns whether the directory of the name is watched.
+    /// Returns whether the directory of the name is watched. If it is, or was, takes two locks.
     #[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]
     pub fn is_watched(&self) -> bool {
         if !self.dentry.has(flag::PARENT_WATCHED) {

@@ -29,9 +29,9 @@ pub struct Events {
     pub high: u64,
     /// Times the group was about to exceed its `max`.
     pub max: u64,
-    /// Times the group, or one below it, was at its own `max` with nothing to reclaim.
+    /// Times the group was at its `max` with nothing to reclaim.
     pub oom: u64,
-    /// Processes of the group, and of those below it, that an OOM killer has killed.
+    /// Processes of the group that an OOM killer has killed.
     pub oom_kill: u64,
 }
 
