@@ -28,8 +28,8 @@ pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// least.
 pub const ROOM_PAUSES_MAX: u32 = 500;
 
-/// After each of this many pauses, a store without room for its pieces tells it to connections whose
-/// clients do not read.
+/// After each of this many pauses, a store without room for its pieces tells it to connections
+/// whose clients do not read.
 const SHORTAGE_PAUSES: u32 = ROOM_PAUSES_MAX / 10;
 
 /// A client that has taken less than this time to read its replies is not disconnected because of a

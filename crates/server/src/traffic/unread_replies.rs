@@ -41,8 +41,8 @@ impl<'a> UnreadReplies<'a> {
         Self { all, traffic, bytes }
     }
 
-    /// Returns whether this tenant has more than `max` bytes; or all tenants together have, and this
-    /// one at least the average of those that have any.
+    /// Returns whether this tenant has more than `max` bytes; or all tenants together have, and
+    /// this one at least the average of those that have any.
     pub fn are_too_many(&self, max: u64) -> bool {
         let (all, tenants) = (self.all.bytes.load(Ordering::Relaxed), self.all.tenants.load(Ordering::Relaxed));
         let own = self.traffic.unread_bytes.load(Ordering::Relaxed);
