@@ -2,7 +2,8 @@
 //!
 //! Relaxed atomics, except `max`: each charge reads limits without a lock, and a charge that reads
 //! an old limit counts as having come before the change. A change must keep the order of `swap_max`
-//! or `swap_high` and the drain of the stock after it, and of `setting` and the usage (see "Orderings" in `protection`).
+//! or `swap_high` and the drain of the stock after it, and of `setting` and the usage (see
+//! "Orderings" in `protection`).
 
 use crate::mutated;
 use crate::sync::atomic::{AtomicU64, Ordering};
