@@ -2,8 +2,8 @@
 //!
 //! Each group chains its published lists ([`ListLruOne`]): those of any node that are in the table
 //! of a `ListLru`. So taking a group offline costs O(lists of this group), however many lists
-//! exist. A thread that publishes or unpublishes a list of an online group holds the chain's lock; the
-//! drop of a `ListLru` takes its lists off the chain before it unpublishes them.
+//! exist. A thread that publishes or unpublishes a list of an online group holds the chain's lock;
+//! the drop of a `ListLru` takes its lists off the chain before it unpublishes them.
 //!
 //! Numbers such as L8 are those of docs/INVARIANTS.md.
 //!

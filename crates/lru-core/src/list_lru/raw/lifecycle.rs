@@ -79,10 +79,9 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                // INVARIANT: the holder of a chain waits for no further lock (but for the drop of an
-                // owner: see `raw.rs`): the caller of another
-                // publication may be a listener or a walk's callback, which holds a list's lock and
-                // waits for the chain. If a further lock is taken, this thread releases its own,
+                // INVARIANT: the holder of a chain waits for no further lock (except in an owner's
+                // drop, see `raw.rs`): the caller of another publication may be a listener or a
+                // walk's callback, which holds a list's lock and waits for the chain. If a further lock is taken, this thread releases its own,
                 // waits until that one is free, and starts again. It does not spin, so that a
                 // holder of lower priority can run.
                 let mut chain = Chain::lock(memcg);

@@ -57,8 +57,8 @@ impl RawListLru {
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
         // The chain is open, and this `ListLru` is in use, so it is not being dropped. So a thread
-        // that unpublishes a list holds the chain until the list is out of the table. This thread holds the chain, and the list is in the table, so the list
-        // is not dead.
+        // that unpublishes a list holds the chain until the list is out of the table. This thread
+        // holds the chain, and the list is in the table, so the list is not dead.
         let tried = || {
             core::hint::spin_loop();
             one.try_lock(guard)
