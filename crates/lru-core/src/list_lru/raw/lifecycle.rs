@@ -81,9 +81,9 @@ impl RawListLru {
             {
                 // INVARIANT: the holder of a chain waits for no further lock (except in an owner's
                 // drop, see `raw.rs`): the caller of another publication may be a listener or a
-                // walk's callback, which holds a list's lock and waits for the chain. If a further lock is taken, this thread releases its own,
-                // waits until that one is free, and starts again. It does not spin, so that a
-                // holder of lower priority can run.
+                // walk's callback, which holds a list's lock and waits for the chain. If a further
+                // lock is taken, this thread releases its own, waits until that one is free, and
+                // starts again. It does not spin, so that a holder of lower priority can run.
                 let mut chain = Chain::lock(memcg);
                 if chain.is_closed() && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
