@@ -116,8 +116,8 @@ pub struct ReplayCounts {
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
 /// moved one counts as existing), and the directories through which each path leads that the
-/// recording found, created, removed or moved. What a recorded move has brought to a path is at the
-/// path from which it comes.
+/// recording found, created, removed or moved. A file or directory that a recorded
+/// move brings to a path is at the path from which it comes.
 ///
 /// # Errors
 ///
@@ -150,18 +150,19 @@ pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
             RecordedOp::Rename(_, to) => Some(resolve(to, visit_dir)),
             _ => None,
         };
-        if existed && !made.contains(&path) {
-            files.push(moves.origin(&path).into());
+        let origin: Box<[u8]> = moves.origin(&path).into();
+        if existed && !made.contains(&path) && !made.contains(&origin) {
+            files.push(origin.clone());
         }
         match to {
             Some(to) => {
                 moves.rename(&path, to.clone());
                 made.insert(to);
             }
-            None if matches!(op, RecordedOp::Unlink(..)) => moves.forget(&path),
+            None if matches!(op, RecordedOp::Unlink(..)) && !moves.0.is_empty() => moves.forget(&path),
             None => {}
         }
-        made.insert(path);
+        made.extend([path, origin]);
     }
     for dir in &dirs {
         memory.create_path(dir, Kind::Directory)?;
@@ -191,14 +192,20 @@ impl Moves {
         moved.map_or(Cow::Borrowed(path), |(from, end)| Cow::Owned([from, &path[end..]].concat()))
     }
 
+    /// Notes a move. O(moves), as targets below `from` move, too.
     fn rename(&mut self, from: &[u8], to: Box<[u8]>) {
         let origin = self.origin(from).into();
+        self.forget(&to);
+        let below = |path: &[u8]| path.strip_prefix(from).filter(|rest| rest.starts_with(b"/")).map(<[u8]>::to_vec);
+        let moved: Vec<_> = self.0.iter().filter_map(|(at, from)| Some((below(at)?, from.clone()))).collect();
         self.forget(from);
+        self.0.extend(moved.into_iter().map(|(rest, from)| ([&*to, &*rest].concat().into(), from)));
         self.0.insert(to, origin);
     }
 
+    /// Forgets what was moved to a path and below it.
     fn forget(&mut self, path: &[u8]) {
-        self.0.remove(path);
+        self.0.retain(|at, _| at.strip_prefix(path).is_none_or(|rest| !rest.is_empty() && !rest.starts_with(b"/")));
     }
 }
 
@@ -340,13 +347,16 @@ mod tests {
         let recordings = [
             &b"l\t/a/f\t1\nm\t/a\t/b\nl\t/b/f\t1\nm\t/c\t/b/d\nl\t/b/d\t1\n"[..],
             b"m\t/a\t/b\nl\t/b/f\t1\nm\t/b\t/c\nl\t/c/f\t1\nl\t/c/g/h\t1\n",
+            b"m\t/x\t/a/d\nm\t/a\t/b\nl\t/b/d/f\t1\n",
+            // One file, which the recording itself makes.
+            b"l\t/d/f\t0\nc\t/d/f\t0\nm\t/d\t/e\nl\t/e/f\t1\n",
         ];
-        for text in recordings {
+        for (text, missing) in recordings.into_iter().zip([0, 0, 0, 1]) {
             let ops = parse(text).unwrap();
             let memory = Arc::new(backend_for(&ops).unwrap());
             let stage = mounted(&memory);
             assert!(stage.0.lookup(b"/b").unwrap().is_none());
-            assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, 0, "{}", text.escape_ascii());
+            assert_eq!(run(&ops, &stage.0, &memory).unwrap().missing, missing, "{}", text.escape_ascii());
         }
     }
 
