@@ -238,7 +238,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Sets a callback for every entry that leaves the cache, with the cause. The drop of the last
     /// handle drops the entries without calls: a listener that must see them all needs a
-    /// [`clear`](super::Cache::clear) before.
+    /// [`clear`](super::Cache::clear) before, and a drop outside of callbacks.
     ///
     /// The listener runs on the thread that removed the entry, without a lock held. It may use the
     /// cache, and may drop the last handle on this cache, on another cache, or on a runtime: inside

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use lowwater_rcu::pin;
 use lowwater_shrinker::CallbackScope;
+use lowwater_store::index::Cursor;
 
 use super::core::Core;
 use super::handle::Cache;
@@ -149,6 +150,16 @@ where
         drop(scope);
         NextRun::Now { rest: REST }
     }
+
+    /// Removes all cleared records, if no thread inserts any more.
+    pub(super) fn finish_clear(&self) {
+        while let NextRun::Now { .. } = self.remove_cleared_part() {}
+        // The clear waits for readers, which may be those of other caches, before its last sweep:
+        // for records of inserts that began before the clear. These inserts have ended.
+        let Some(state) = self.clear_state.get() else { return };
+        state.sweep.lock().iter_mut().for_each(|sweep| sweep.at = Cursor::new());
+        while let NextRun::Now { .. } = self.remove_cleared_part() {}
+    }
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -165,10 +176,10 @@ where
     /// until they are removed. Up to 4,096 entries are removed by this call; of more, all are
     /// removed by the runtime's housekeeper, in about a second for a million. Until then they are
     /// charged, and evicted where memory is needed, and count as
-    /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave; with a listener, the
-    /// drop of the last handle removes those that are left. O(1) then, besides the
+    /// [`Explicit`](super::RemovalCause::Explicit) removals when they leave. O(1) then, besides the
     /// loads and the keys that were evicted lately; but a call while entries of the last clear are
-    /// left removes all entries itself: O(entries).
+    /// left removes all entries itself: O(entries). If the cache has a listener, the drop of the
+    /// last handle removes the rest, O(entries), except inside a callback.
     pub fn clear(&self) {
         let core = &self.inner.core;
         for hash in core.inflight.stop_all() {

@@ -36,7 +36,7 @@ use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::{Counters, Removals};
-use crate::runtime::{HeldCharge, HeldValues, NextRun, Notifier};
+use crate::runtime::{HeldCharge, HeldValues, Notifier};
 
 /// Functions that need more of the types than the core does, of which only the builder knows.
 pub(super) struct TypedFunctions<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -58,7 +58,7 @@ where
         Self {
             clone: |record| (record.key.clone(), record.value.clone()),
             hand_over: |core| core.notifier.clone().drop_later(Box::new(core)),
-            finish_clear: |core| while let NextRun::Now { .. } = core.remove_cleared_part() {},
+            finish_clear: Core::finish_clear,
         }
     }
 }

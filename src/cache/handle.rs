@@ -21,11 +21,12 @@ use crate::Runtime;
 /// removed entries, also by inserts into other caches, by charges and by
 /// [`ManualClock::advance`](crate::runtime::ManualClock::advance); when it returns, all functions
 /// that the cache has captured are dropped. So the caller must hold no lock that a callback or the
-/// `Drop` of a value takes. Of more than 4,096 entries, none is dropped by this call: they are
-/// uncharged and count as [retired](crate::runtime::RuntimeStats::retired), and the runtime's
-/// housekeeper drops them soon, with the hasher; at the latest the drop of the runtime does, or an
-/// insert that finds no room. O(1) then; but O(entries) if the cache has ever had an entry of
-/// another group than its own, if its own group has ended, or with
+/// `Drop` of a value takes. The listener is called only for entries that a [`clear`](Self::clear)
+/// has left. Of more than 4,096 entries, none is dropped by this call: they are uncharged and count
+/// as [retired](crate::runtime::RuntimeStats::retired), and the runtime's housekeeper drops them
+/// soon, with the hasher; at the latest the drop of the runtime does, or an insert that finds no
+/// room. O(1) then; but O(entries) if the cache has ever had an entry of another group than its
+/// own, if its own group has ended, or with
 /// [`charge_held_values`](super::CacheBuilder::charge_held_values). Inside a callback of any cache
 /// or shrinker, in the code of a load ([`CallbackScope`](crate::CallbackScope)), or in the `Drop`
 /// of a value that such a thread drops, the drop waits for nothing: no callback of the cache begins

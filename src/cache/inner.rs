@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
-use lowwater_shrinker::Registration;
+use lowwater_shrinker::{CallbackScope, Registration};
 
 use super::clear::state::REMOVED_AT_ONCE;
 use super::core::Core;
@@ -106,8 +106,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         // Each call waits until no other thread works on the core, unless this thread is inside a
         // callback: then the last thread that works on the core drops it.
         self.runtime.housekeeper().remove(self.maintenance);
-        if self.core.functions.as_ref().is_some_and(|functions| functions.listener.is_some()) {
-            // A listener that must see all entries has the cache cleared before.
+        let has_listener = self.core.functions.as_ref().is_some_and(|functions| functions.listener.is_some());
+        if has_listener && !CallbackScope::is_inside() {
+            // A listener that must see all entries has the cache cleared before. A callback may
+            // hold a lock that the listener takes.
             ((self.core.typed)().finish_clear)(&self.core);
         }
         drop(self.registration.take());
