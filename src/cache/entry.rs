@@ -411,7 +411,8 @@ where
                 (Op::Touch(_) | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let weighed = cache.weigh(&self.key, &value);
-            // What was paid instead of a group that is being dropped, if that is still the entry's.
+            // The group that was charged instead of one that is being dropped, if the entry is
+            // still in the latter.
             let group = match (cache.payer_of(self.payer, there), payer_instead.take()) {
                 (group, Some((refused, instead))) if there.is_some() && *group == refused => Cow::Owned(instead),
                 (group, _) => group,

@@ -146,7 +146,7 @@ where
                     let wanted = |there: &Record<K, V>| cause == RemovalCause::Explicit || core.is_expired(there);
                     let is_wanted = wanted(record);
                     // An expiry stops no load.
-                    if is_wanted && (cause == RemovalCause::Explicit || !core.is_gone(record)) {
+                    if is_wanted && record.is_indexed() && (cause == RemovalCause::Explicit || !core.is_gone(record)) {
                         core.stop_load_of(&record.key);
                     }
                     let taken = is_wanted.then(|| core.unlink_at(&here, &guard, record, wanted, cause)).flatten();

@@ -176,8 +176,8 @@ impl Runtime {
 /// The outcome of a sweep of a charge over removed entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Swept {
-    /// The caller is inside a callback, where nothing is dropped: a value whose `Drop` inserts
-    /// could otherwise drop another one, without bound.
+    /// The caller is inside a callback, where nothing is dropped: a value that inserts when it is
+    /// dropped could otherwise drop another one, without bound.
     InCallback,
     /// Another thread sweeps: this one has dropped nothing.
     ByAnother,

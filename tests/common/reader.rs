@@ -7,8 +7,8 @@ use std::thread;
 
 use lowwater_rcu::pin;
 
-/// Calls `retire` while another thread is pinned. What it retires is not freed by its own guards,
-/// but by a later collection, on any thread.
+/// Calls `retire` while another thread is pinned. The retired values are not freed by its own
+/// guards, but by a later collection, on any thread.
 pub fn beside_a_reader(retire: impl FnOnce()) {
     let ((enter, entered), (leave, left)) = (channel(), channel::<()>());
     thread::scope(|scope| {

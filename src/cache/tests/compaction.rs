@@ -284,7 +284,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     assert!(before != after && left > HOUR * 3 / 4, "{left:?}");
 }
 
-/// The key of an entry whose hash is computed while it moves.
+/// A key of an entry that moves while the hash of the key is computed.
 #[derive(Clone, PartialEq, Eq)]
 struct HashedMeanwhile(u64);
 

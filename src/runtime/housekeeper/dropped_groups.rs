@@ -122,8 +122,8 @@ impl HousekeeperShared {
         drop(ended);
         if is_dropped {
             // An ended group may be charged, within its ancestors' limits. Not before the group has
-            // left the queue: a `drop_group` that sets the 0 later queues it again. Who reads this
-            // `max` finds the group offline.
+            // left the queue: a `drop_group` that sets the 0 later queues it again. A thread that
+            // reads this `max` finds the group offline.
             group.set_max(ByteSize::MAX);
         }
     }
