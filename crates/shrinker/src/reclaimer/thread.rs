@@ -181,10 +181,7 @@ impl Reclaimer {
         if !memcg.is_in_tree_of(self.registry.root()) {
             return;
         }
-        let target = reason.target(memcg, &self.watermarks);
-        for (shared, _) in &self.nodes {
-            shared.wake.request(memcg, reason, target);
-        }
+        request_of_all(self.nodes.iter().map(|(shared, _)| shared), memcg, reason, &self.watermarks);
     }
 
     /// Wakes the threads if `memcg` or an ancestor has come near its `max`, or above its `high`. To
@@ -384,6 +381,17 @@ impl NodeThread {
     }
 }
 
+/// Requests of the threads of all nodes that `memcg` use less.
+fn request_of_all<'a>(
+    nodes: impl IntoIterator<Item = &'a Arc<NodeThread>>,
+    memcg: &Memcg,
+    reason: ReclaimReason,
+    watermarks: &Watermarks,
+) {
+    let target = reason.target(memcg, watermarks);
+    nodes.into_iter().for_each(|shared| shared.wake.request(memcg, reason, target));
+}
+
 /// The debt listener, which wakes the thread of the debt's node; and the hook that wakes all
 /// threads for a lowered limit. The tree's list of hooks keeps it, so it has no handle on the
 /// registry.
@@ -400,8 +408,7 @@ impl OfflineHook for ThreadWaker {
     fn limit_lowered(&self, memcg: &Memcg) {
         for (reason, limit) in [(ReclaimReason::High, memcg.high()), (ReclaimReason::Limit, memcg.max())] {
             if memcg.usage() > limit {
-                let target = reason.target(memcg, &self.watermarks);
-                self.nodes.iter().for_each(|shared| shared.wake.request(memcg, reason, target));
+                request_of_all(&self.nodes, memcg, reason, &self.watermarks);
             }
         }
     }
