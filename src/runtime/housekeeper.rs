@@ -244,6 +244,12 @@ impl std::fmt::Debug for Housekeeper {
     }
 }
 
+/// Returns the retired records of a runtime that is dropped at once, for tests that need any.
+#[cfg(test)]
+fn any_retired() -> Arc<Retired> {
+    Arc::clone(&crate::Runtime::builder().unlimited().build().unwrap().housekeeper().shared.retired)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,9 +304,7 @@ mod tests {
 
     #[test]
     fn a_dropped_housekeeper_leaves_no_thread() {
-        // The retired records of a runtime that is dropped at once: any will do.
-        let retired = Arc::clone(&Runtime::builder().unlimited().build().unwrap().housekeeper().shared.retired);
-        let housekeeper = Housekeeper::start(1, retired).unwrap();
+        let housekeeper = Housekeeper::start(1, any_retired()).unwrap();
         let shared = Arc::clone(&housekeeper.shared);
         // The test, the housekeeper, the lease holder and the standby.
         assert_eq!(Arc::strong_count(&shared), 4);

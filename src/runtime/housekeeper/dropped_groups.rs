@@ -171,7 +171,7 @@ impl HousekeeperShared {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Housekeeper;
+    use super::super::{any_retired, Housekeeper};
     use super::*;
     use crate::Runtime;
     use lowwater_lru_core::MemcgTree;
@@ -180,8 +180,7 @@ mod tests {
     /// A housekeeper without threads: the test does the lease holder's steps. One group is queued
     /// to be ended, with its records.
     fn with_one_queued() -> (Housekeeper, MemcgTree, Memcg) {
-        let retired = Arc::clone(&Runtime::builder().unlimited().build().unwrap().housekeeper().shared.retired);
-        let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, retired)) };
+        let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, any_retired())) };
         let tree = MemcgTree::new(0);
         let group = tree.root().create("group").unwrap();
         housekeeper.end_after_children(&group);
