@@ -9,7 +9,7 @@
 
 use lowwater::{ByteSize, Memcg, Runtime};
 
-use super::real::{self, Hasher};
+use super::real::{self, Alone, Hasher};
 
 const LIMIT: ByteSize = ByteSize::mib(1);
 /// So large that no test evicts a 16th of it.
@@ -22,11 +22,11 @@ const VALUE: u64 = 1_000;
 type Cache = lowwater::Cache<u64, (), Hasher>;
 
 /// Returns a runtime, and a group in it of which the children use at most `max` bytes together.
-fn world(budget: ByteSize, max: Option<ByteSize>) -> (Runtime, Memcg) {
-    let runtime = real::runtime(budget);
+fn world(budget: ByteSize, max: Option<ByteSize>) -> (Alone, Runtime, Memcg) {
+    let (alone, runtime) = real::runtime(budget);
     let group = runtime.group("g").unwrap();
     max.into_iter().for_each(|max| group.set_max(max));
-    (runtime, group)
+    (alone, runtime, group)
 }
 
 fn cache(runtime: &Runtime, name: &str, group: &Memcg) -> Cache {
@@ -47,7 +47,7 @@ fn fill(cache: &Cache, keys: std::ops::Range<u64>) {
 /// Returns how many of the about 900 entries that fit one cache keeps, idle, beside a scan of
 /// another one that had a single entry at the last count.
 fn left_beside_a_scan(budget: ByteSize, max: Option<ByteSize>) -> usize {
-    let (runtime, group) = world(budget, max);
+    let (_alone, runtime, group) = world(budget, max);
     let [idle, scan] = ["idle", "scan"].map(|name| cache(&runtime, name, &group));
     fill(&scan, 0..1);
     fill(&idle, 0..1_500);
@@ -67,7 +67,7 @@ fn a_scan_leaves_an_idle_cache_its_share_of_a_small_limit() {
 #[test]
 fn a_cache_that_was_empty_gives_its_entries_up_again() {
     for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {
-        let (runtime, group) = world(budget, max);
+        let (_alone, runtime, group) = world(budget, max);
         let [emptied, other] = ["emptied", "other"].map(|name| cache(&runtime, name, &group));
         fill(&emptied, 0..1);
         emptied.remove(&0);
@@ -87,7 +87,7 @@ fn a_cache_that_was_empty_gives_its_entries_up_again() {
 fn a_scanning_tenant_leaves_its_idle_siblings_their_entries() {
     const TENANTS: usize = 10;
     for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {
-        let (runtime, group) = world(budget, max);
+        let (_alone, runtime, group) = world(budget, max);
         let cache = cache(&runtime, "cache", &group);
         let tenants: Vec<_> = (0..=TENANTS).map(|n| group.create(&n.to_string()).unwrap()).collect();
         let fill = |tenant: usize, keys: std::ops::Range<u64>| {

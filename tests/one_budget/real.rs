@@ -2,14 +2,14 @@
 //! describes, in a runtime, and sends the stream's requests to them. `oracle.rs` is the other side.
 //!
 //! A pair is a cache and a group; the pair's number is part of each key, so one cache can serve
-//! several pairs. Hashes have no random seed and there is one node: two runs of a stream differ
-//! only by the times at which the reclaimer runs (`two_of_three`).
+//! several pairs. Hashes have no random seed, there is one node, and one test runs at a time: two
+//! runs of a stream differ only by the times at which the reclaimer runs (`two_of_three`).
 //!
 //! A change must ensure that no request is sent twice and none left out.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lowwater::cache::Eviction;
@@ -24,13 +24,24 @@ type Keyed = Cache<u64, (), Hasher>;
 /// The number of the pair is in the bits of a key from this one on.
 const PAIR_SHIFT: u32 = 48;
 
-/// Returns a runtime that reclaims nothing below the limit, as the oracle.
-pub fn runtime(budget: ByteSize) -> Runtime {
+/// Held by the test that runs.
+pub type Alone = MutexGuard<'static, ()>;
+
+/// Waits until no other test runs. A reader of another test that is not scheduled would hold back
+/// removed entries, so that shares would depend on the load of the machine.
+fn alone() -> Alone {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a runtime that reclaims nothing below the limit, as the oracle, once no other test runs.
+pub fn runtime(budget: ByteSize) -> (Alone, Runtime) {
+    let alone = alone();
     let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let builder = Runtime::builder().budget(budget).watermarks(at_the_limit);
     let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
-    // Readers of other tests may not be scheduled, and hold back removed entries.
-    builder.direct_time_max(Duration::from_secs(10)).build().unwrap()
+    // Threads of the runtime may not be scheduled, and hold back removed entries.
+    (alone, builder.direct_time_max(Duration::from_secs(10)).build().unwrap())
 }
 
 /// The caches and groups under test.
@@ -39,6 +50,8 @@ pub struct Real {
     groups: Vec<Memcg>,
     caches: Vec<Keyed>,
     pairs: Vec<PairSpec>,
+    /// The last field: another test begins when all of this is dropped.
+    _alone: Alone,
 }
 
 impl Real {
@@ -48,7 +61,7 @@ impl Real {
 
     /// As [`new`](Self::new); `first` runs before the groups and caches are created.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
-        let runtime = runtime(ByteSize::new(stream.groups[ROOT].max));
+        let (alone, runtime) = runtime(ByteSize::new(stream.groups[ROOT].max));
         first(&runtime);
         let groups: Vec<Memcg> = (0..stream.groups.len())
             .map(|n| if n == ROOT { runtime.root().clone() } else { runtime.group(&n.to_string()).unwrap() })
@@ -59,7 +72,7 @@ impl Real {
         }
         let caches = stream.pairs.iter().map(|pair| pair.cache + 1).max().unwrap_or(0);
         let caches = (0..caches).map(|n| cache(&runtime, n, &stream.pairs)).collect();
-        Self { runtime, groups, caches, pairs: stream.pairs.clone() }
+        Self { runtime, groups, caches, pairs: stream.pairs.clone(), _alone: alone }
     }
 
     /// As [`Oracle::ask`](super::oracle::Oracle::ask).
