@@ -17,6 +17,8 @@ mod lookups;
 mod manual_time;
 mod model;
 mod nodes;
+#[path = "../../tests/common/one_processor.rs"]
+mod one_processor;
 mod orders;
 mod overwrite;
 mod reaper;
@@ -111,17 +113,10 @@ where
     Cache::<K, V>::ENTRY_BYTES.get()
 }
 
-/// Calls `f` on a thread that stays on one processor (on Linux; elsewhere it may migrate).
+/// Calls `f` on a thread that stays on one processor.
 fn on_one_processor<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     let bound = || {
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
-            let allowed = sched_getaffinity(None).expect("a thread may read its own affinity");
-            let mut one = CpuSet::new();
-            one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("a thread runs on a processor"));
-            sched_setaffinity(None, &one).expect("the current processor is allowed");
-        }
+        one_processor::stay_on_one_processor();
         f()
     };
     let ended = std::thread::scope(|s| s.spawn(bound).join());

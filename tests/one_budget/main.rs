@@ -9,6 +9,8 @@ mod agreement;
 mod invariants;
 mod liars;
 mod limits;
+#[path = "../common/one_processor.rs"]
+mod one_processor;
 mod oracle;
 #[path = "../common/random.rs"]
 mod random;

@@ -2,8 +2,9 @@
 //! describes, in a runtime, and sends the stream's requests to them. `oracle.rs` is the other side.
 //!
 //! A pair is a cache and a group; the pair's number is part of each key, so one cache can serve
-//! several pairs. Hashes have no random seed, there is one node, and one test runs at a time: two
-//! runs of a stream differ only by the times at which the reclaimer runs (`two_of_three`).
+//! several pairs. Hashes have no random seed, there is one node, and one test runs at a time, on one
+//! processor: two runs of a stream differ only by the times at which background threads run
+//! (`two_of_three`).
 //!
 //! A change must ensure that no request is sent twice and none left out.
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use lowwater::cache::Eviction;
 use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
 
+use super::one_processor::stay_on_one_processor;
 use super::stream::{PairSpec, Stream, ROOT};
 
 /// A hasher without a random seed, so that each run has the same hashes.
@@ -27,10 +29,11 @@ const PAIR_SHIFT: u32 = 48;
 /// Held by the test that runs.
 pub type Alone = MutexGuard<'static, ()>;
 
-/// Waits until no other test runs. A reader of another test that is not scheduled would hold back
+/// Waits until no other test runs, and keeps this thread on one processor. A reader of another test that is not scheduled would hold back
 /// removed entries, so that shares would depend on the load of the machine.
 fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
+    stay_on_one_processor();
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
