@@ -79,6 +79,9 @@ pub(crate) struct GhostHit {
     /// The tenant's evictions since the key's own: with this many entries more, the tenant would
     /// still have the key.
     pub(crate) evictions: u64,
+    /// The only recent hit of a sample of the keys: it may be a false one (`runtime/ghosts.rs`),
+    /// and stands for so many hits that the tenant would look useful for long.
+    pub(crate) is_alone: bool,
 }
 
 /// The statistics of one tenant. A zeroed tenant is a valid new one. See the module.
@@ -175,8 +178,8 @@ impl Tenant {
         let clock = self.evictions.load(Ordering::Relaxed);
         let evictions = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed));
-        self.recent_ghost_hits
-            .store(self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight), Ordering::Relaxed);
+        let recent = self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight);
+        self.recent_ghost_hits.store(recent, Ordering::Relaxed);
         if learns && evictions <= entries.max(SIZE_MIN) / NEAR_PARTS {
             self.learn(queue, entries.max(SIZE_MIN));
         }
@@ -190,7 +193,8 @@ impl Tenant {
             }
             false => evictions < entries,
         };
-        GhostHit { is_soon: queue == Queue::Probation && is_soon, evictions }
+        let is_alone = weight > 1 && recent < 2 * weight;
+        GhostHit { is_soon: queue == Queue::Probation && is_soon, evictions, is_alone }
     }
 
     /// Moves the probation fraction so that `queue` may be longer. The step is inversely
