@@ -2,7 +2,8 @@
 # Compares lowwater-server with memcached: the same client, the same -m, two threads each, nine gets
 # to one set. Prints operations per second, processor time of an operation, p99, values held,
 # resident memory, and the ratio of ours to theirs. To be run by hand on an idle machine; rounds
-# alternate between the servers, and the medians count.
+# alternate between the servers, and the medians count. Before each timed part the client sends
+# WARM_UP requests for each key, so that a server holds what its order of eviction has chosen.
 #
 # ci/against-memcached.sh [ROUNDS [SECONDS]]: by default 3 rounds of 10 seconds each.
 #
@@ -12,6 +13,7 @@
 # | MEGABYTES | 256 | `-m` |
 # | SIZES | 100 4000 | bytes of a value |
 # | DEPTH | 1 | requests that a connection sends together; the latencies are of all of them |
+# | WARM_UP | 8 | requests for each key before the clock starts |
 # | KEYS_PERCENT | 200 | keys, in percent of those that fit; with 50 all gets hit |
 # | LOAD_PERCENT | | compares also at a rate: so many percent of the slower server's operations |
 # | PINNED | | anything: one thread of the server on processor 0, the loader on processor 1 |
@@ -26,7 +28,7 @@ cd "$(dirname "$0")/.."
 
 rounds="${1:-3}" seconds="${2:-10}" megabytes="${MEGABYTES:-256}"
 depth="${DEPTH:-1}" percent="${KEYS_PERCENT:-200}" memcached="${MEMCACHED:-memcached}"
-load="${LOAD_PERCENT:-}" threads=2 loader=() spin=()
+load="${LOAD_PERCENT:-}" warm_up="${WARM_UP:-8}" threads=2 loader=() spin=()
 [ -z "${PINNED:-}" ] || { threads=1 && loader=(taskset -c 1) && spin=(--spin); }
 [[ "$load" =~ ^([1-9][0-9]*)?$ ]] || fail "LOAD_PERCENT is $load, not a number from 1"
 [ -z "$load" ] || [ "$depth" -eq 1 ] || fail "LOAD_PERCENT sends single requests: DEPTH must be 1, not $depth"
@@ -55,7 +57,7 @@ measure() {
         start_server ours -m "$megabytes" -t "$threads"
     fi
     [ -z "${PINNED:-}" ] || taskset -apc 0 "$pid" >/dev/null
-    ${loader[@]+"${loader[@]}"} "$binaries/cache_bench" "127.0.0.1:$port" --value-bytes "$bytes" --keys "$(keys "$bytes")" --seconds "$seconds" "$@" >>"$figures"
+    ${loader[@]+"${loader[@]}"} "$binaries/cache_bench" "127.0.0.1:$port" --value-bytes "$bytes" --keys "$(keys "$bytes")" --warm-up "$warm_up" --seconds "$seconds" "$@" >>"$figures"
     awk '/^VmRSS/ { printf "resident_megabytes %.1f\n", $2 / 1024 }' "/proc/$pid/status" >>"$figures"
     kill -TERM "$pid"
     wait "$pid" || true
@@ -88,8 +90,8 @@ compare() {
 
 for bytes in ${SIZES:-100 4000}; do
     measure_rounds "$bytes" closed --depth "$depth"
-    printf '\n%s bytes, -m %s, -t %s, %s requests together, %s %% of the keys that fit, the middle of %s rounds of %s s\n\n' \
-        "$bytes" "$megabytes" "$threads" "$depth" "$percent" "$rounds" "$seconds"
+    printf '\n%s bytes, -m %s, -t %s, %s requests together, %s %% of the keys that fit, the middle of %s rounds of %s s after %s requests for each key\n\n' \
+        "$bytes" "$megabytes" "$threads" "$depth" "$percent" "$rounds" "$seconds" "$warm_up"
     compare "$bytes" closed operations_per_second processor_us_per_operation p50_us p99_us p999_us hit_percent items resident_megabytes refused
     ours="$scratch/ours.$bytes.closed" theirs="$scratch/memcached.$bytes.closed"
     awk -v oi="$(middle items "$ours")" -v om="$(middle resident_megabytes "$ours")" \

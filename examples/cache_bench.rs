@@ -8,11 +8,12 @@
 //!
 //! Keys follow Zipf's law, the same ones in the same order for every server. A get that misses is
 //! followed by a set of its key, as in a cache; these sets come on top of the share `--sets`.
-//! Before the timed part every key is written once. Prints `name value` lines, which
-//! `ci/against-memcached.sh` compares.
+//! Before the timed part every key is written once, in an order that has nothing to do with the
+//! requests; then `--warm-up` requests for each key fill the server with what it would hold in
+//! steady use. Prints `name value` lines, which `ci/against-memcached.sh` compares.
 //!
 //! A change must ensure that it speaks only the classic commands, so that any memcached can be
-//! measured.
+//! measured; and that what a server holds after the fill does not decide the hits.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +43,7 @@ struct Args {
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
     /// Keys in all
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=4_000_000_000))]
     keys: u64,
     /// Sets per hundred operations, not counting the set after each miss
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
@@ -57,6 +58,9 @@ struct Args {
     /// Drives all connections by one thread that never sleeps, on a processor of its own
     #[arg(long, requires = "rate")]
     spin: bool,
+    /// Requests for each key before the timed part, with the same shares of gets and sets
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(..=1000))]
+    warm_up: u64,
     /// Seconds of the timed part
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=86_400))]
     seconds: u64,
@@ -73,6 +77,9 @@ fn a_time_beyond_a_day_is_refused() {
 /// The most bytes of values that a connection sends together: with more, client and server might
 /// each wait for the other to read.
 const BATCH_BYTES_MAX: u64 = 256 * 1024;
+
+/// The most requests that a connection sends together in the warm-up, which is not timed.
+const WARM_UP_DEPTH_MAX: u64 = 16;
 
 /// The results of one connection.
 #[derive(Debug, Default)]
@@ -111,9 +118,12 @@ fn main() -> io::Result<()> {
             running.into_iter().map(|thread| thread.join().expect("a client's thread does not panic")).collect()
         })
     };
-    let bar = progress::bar(2, false);
+    let bar = progress::bar(3, false);
     bar.set_message("filling");
     all(&fill)?;
+    bar.inc(1);
+    bar.set_message("warming up");
+    all(&warm_up)?;
     bar.inc(1);
     bar.set_message(format!("measuring for {} s", args.seconds));
     let mut control = Client::new(&args, 0)?;
@@ -181,16 +191,36 @@ fn fill(args: &Args, number: u64) -> io::Result<Seen> {
     Ok(Seen::default())
 }
 
+/// Sends a connection's share of the requests of the warm-up, none of which is measured.
+fn warm_up(args: &Args, number: u64) -> io::Result<Seen> {
+    let share = (args.keys * args.warm_up).div_ceil(args.connections);
+    let depth = (open_loop::outstanding_max(args) as u64).min(WARM_UP_DEPTH_MAX);
+    // Not the seed of a timed part: its requests would all be known to the server.
+    let workload = Workload::new(args, args.connections + number);
+    closed_loop(args, number, workload, depth, |_, seen| seen.gets + seen.sets < share)
+}
+
 /// Sends requests on one connection until the time is over, and records their latencies.
 fn load(args: &Args, number: u64) -> io::Result<Seen> {
-    let mut client = Client::new(args, number)?;
-    let mut workload = Workload::new(args, number);
-    let mut seen = Seen::default();
     let end = Instant::now() + Duration::from_secs(args.seconds);
+    closed_loop(args, number, Workload::new(args, number), args.depth, |now, _| now < end)
+}
+
+/// Sends the next `depth` requests after the replies to the last ones, while `goes_on` returns true
+/// for the time and the results so far.
+fn closed_loop(
+    args: &Args,
+    number: u64,
+    mut workload: Workload<'_>,
+    depth: u64,
+    goes_on: impl Fn(Instant, &Seen) -> bool,
+) -> io::Result<Seen> {
+    let mut client = Client::new(args, number)?;
+    let mut seen = Seen::default();
     let mut now = Instant::now();
     let mut sent = Vec::new();
-    while now < end {
-        for _ in 0..args.depth {
+    while goes_on(now, &seen) {
+        for _ in 0..depth {
             sent.push(workload.add_next(&mut client)?);
         }
         client.send()?;
@@ -217,8 +247,9 @@ struct Workload<'a> {
 }
 
 impl<'a> Workload<'a> {
-    fn new(args: &'a Args, number: u64) -> Self {
-        Self { args, random: Random(number + 1), missed: VecDeque::new() }
+    /// Each `seed` gives a sequence of its own.
+    fn new(args: &'a Args, seed: u64) -> Self {
+        Self { args, random: Random(seed + 1), missed: VecDeque::new() }
     }
 
     /// Adds the next operation to the requests that are sent next.
@@ -367,6 +398,82 @@ impl Random {
 
     /// A key by Zipf's law with an exponent of 1, by the inverse of its integral.
     fn popular(&mut self, keys: u64) -> u64 {
-        (((keys + 1) as f64).powf(self.uniform()) as u64 - 1).min(keys - 1)
+        let rank = (((keys + 1) as f64).powf(self.uniform()) as u64 - 1).min(keys - 1);
+        key_of_rank(rank, keys)
+    }
+}
+
+/// Returns the key that only `rank` other keys exceed in popularity: a permutation of the numbers
+/// below `keys`, in which the popular keys are spread over all numbers. Keys are written in
+/// ascending order; if the popular ones came first, a server would begin with the most popular keys
+/// or with the least popular ones, as it evicts the newest entries first or the oldest.
+fn key_of_rank(rank: u64, keys: u64) -> u64 {
+    /// A prime above all numbers of keys, so that no two ranks have the same key.
+    const SPREAD: u64 = 0x9E37_79B1_85EB_CA87;
+    (u128::from(rank) * u128::from(SPREAD) % u128::from(keys)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn half_of_the_requests_are_for_the_half_of_the_keys_that_is_written_first() {
+        // Those of `ci/against-memcached.sh` with `-m 64`, the default, and two more.
+        for keys in [32_736, 671_088, 1_000_000, 1_000, 1 << 20] {
+            let mut random = Random(1);
+            let first = (0..100_000).filter(|_| random.popular(keys) < keys / 2).count();
+            assert!((30_000..70_000).contains(&first), "{first} of 100,000 requests, {keys} keys");
+        }
+    }
+
+    #[test]
+    fn each_rank_has_a_key_of_its_own() {
+        for keys in [1, 2, 97, 1_000, 32_736, 1 << 16] {
+            let mut ranked: Vec<u64> = (0..keys).map(|rank| key_of_rank(rank, keys)).collect();
+            ranked.sort_unstable();
+            assert!(ranked.into_iter().eq(0..keys), "{keys} keys");
+        }
+    }
+
+    /// Runs `work` on a connection to a server that has no key. Returns its results, and the keys
+    /// of its gets.
+    fn gets_of(flags: &[&str], work: fn(&Args, u64) -> io::Result<Seen>) -> (Seen, Vec<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let args = Args::parse_from(["cache_bench", &address].into_iter().chain(flags.iter().copied()));
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut keys = Vec::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while let Some(line) = lines.next() {
+                let line = line.unwrap();
+                match line.strip_prefix("get ") {
+                    Some(key) => {
+                        keys.push(key.to_owned());
+                        stream.write_all(b"END\r\n").unwrap();
+                    }
+                    None => {
+                        lines.next().unwrap().unwrap();
+                        stream.write_all(b"STORED\r\n").unwrap();
+                    }
+                }
+            }
+            keys
+        });
+        let seen = work(&args, 0).unwrap();
+        (seen, server.join().unwrap())
+    }
+
+    #[test]
+    fn the_warm_up_has_its_share_of_requests_and_not_those_of_the_timed_part() {
+        let flags = ["--keys", "1000", "--connections", "4", "--warm-up", "8", "--seconds", "1"];
+        let (seen, before) = gets_of(&flags, warm_up);
+        assert_eq!(seen.gets + seen.sets, 2_000);
+        let (_, timed) = gets_of(&flags, load);
+        let length = before.len().min(timed.len()).min(100);
+        assert_ne!(before[..length], timed[..length]);
     }
 }

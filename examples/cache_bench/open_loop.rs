@@ -156,7 +156,7 @@ impl<'a> Connection<'a> {
 
 /// Returns the most requests of a connection without a reply. As with `--depth`, client and server
 /// might otherwise each wait for the other to read.
-fn outstanding_max(args: &Args) -> usize {
+pub fn outstanding_max(args: &Args) -> usize {
     (BATCH_BYTES_MAX / (args.value_bytes as u64).max(64)).max(1) as usize
 }
 
