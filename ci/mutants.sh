@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Mutation test: a random sample of small changes to the code of the library packages (`lowwater`
-# and all of crates/ but the server), each of which must make a test fail. Fails below 95 %. Writes
-# target/mutants/report.md, also if it is interrupted: the mutants are tried in random order.
+# and all of crates/ but the server), each of which must make a test fail. Fails below 95 %, and if
+# no mutant was tried. Writes target/mutants/report.md, also if it is interrupted: the mutants are
+# tried in random order.
 #
 # ci/mutants.sh COUNT [SEED]: without a seed a random one is chosen and printed.
 # LOWWATER_MUTANTS_AT_ONCE=2 runs two at a time. A mutant is also caught when a program takes 20 s

@@ -75,6 +75,15 @@ REPETITIONS = 2
 FEATURES = "lowwater/async,lowwater/metrics,lowwater-shrinker/metrics"
 EXPLAINED = Path(__file__).parent / "explained.toml"
 
+
+def passes(caught, counted):
+    """Whether a sample shows enough: with no mutant tried, nothing is shown."""
+    return counted > 0 and caught * 100 >= CAUGHT_PERCENT_MIN * counted
+
+
+assert passes(95, 100) and not passes(94, 100) and not passes(0, 0), "the bound of a sample"
+
+
 # An item for tests alone. cargo-mutants leaves out `cfg(test)`, but not what needs something else as well.
 FOR_TESTS = re.compile(r"( *)#\[cfg\(all\(test\b.*\)\]$")
 
@@ -359,7 +368,8 @@ class Usual:
 def main():
     if sys.argv[1] == "--check":
         Explained().check()
-    count, seed, tool, work = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
+    # Absolute: cargo runs in the copy of the workspace, and names files by whole paths.
+    count, seed, tool, work = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]).resolve(), Path(sys.argv[4]).resolve()
     sample = Sample(count, seed, tool, work)
     programs = sample.build()
     usual = Usual()
@@ -403,7 +413,9 @@ def main():
     print(report.summary())
     print(f"report: {report.path}")
     caught, counted = report.rate()
-    sys.exit(0 if caught * 100 >= CAUGHT_PERCENT_MIN * counted else 1)
+    if not counted:
+        print("no mutant was tried", file=sys.stderr)
+    sys.exit(0 if passes(caught, counted) else 1)
 
 
 if __name__ == "__main__":
