@@ -17,8 +17,8 @@
 //! In `nodes` each operation runs on another node than the last one. A get uses neither the node
 //! nor the tenant: its curves against both show how entries lie in memory.
 //!
-//! A change must ensure that map and cache get the same keys in the same order. `ci/bench.sh`
-//! repeats the names of the benchmark groups.
+//! A change must ensure that map and cache get the same keys in the same order, and hash them
+//! alike. `ci/bench.sh` repeats the names of the benchmark groups.
 
 mod settings;
 mod threads;
@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use criterion::{AxisScale, BenchmarkId, Criterion, PlotConfiguration, Throughput};
 use dashmap::DashMap;
+use hashbrown::DefaultHashBuilder;
 use lowwater::runtime::RuntimeBuilder;
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, NodeId, Runtime};
@@ -58,8 +59,15 @@ fn cache(keys: u64) -> Cache<u64, Value> {
     cache
 }
 
-fn map(keys: u64) -> DashMap<u64, Value> {
-    (0..keys).map(|key| (key, value())).collect()
+/// Returns a cache and a map that hold keys up to `keys`. Both hash alike, because the difference
+/// of two hashes would count as the cost of a cache.
+fn cache_and_map(keys: u64) -> (Cache<u64, Value>, DashMap<u64, Value, DefaultHashBuilder>) {
+    /// Compiles only with one type of hasher.
+    fn same_hash<S>(_: &Cache<u64, Value, S>, _: &DashMap<u64, Value, S>) {}
+
+    let (cache, map) = (cache(keys), (0..keys).map(|key| (key, value())).collect());
+    same_hash(&cache, &map);
+    (cache, map)
 }
 
 /// Returns a cache with room for `entries`. The 16 bytes are the two counts of an `Arc`.
@@ -97,7 +105,7 @@ fn is_insert(n: u64) -> bool {
 /// Measures the rows about `get`, of the cache and of the map.
 fn get(criterion: &mut Criterion) {
     threads::print_control();
-    let (cache, map) = (cache(KEYS), map(KEYS));
+    let (cache, map) = cache_and_map(KEYS);
     let mut rows = criterion.benchmark_group("get");
     for threads in threads::counts() {
         // Operations of all threads together, so that reports print their throughput.
@@ -124,7 +132,7 @@ fn get(criterion: &mut Criterion) {
 /// Measures the rows about `insert`, of the cache and of the map.
 fn insert(criterion: &mut Criterion) {
     let full = empty_cache(KEYS);
-    let (cache, map) = (cache(KEYS), map(KEYS));
+    let (cache, map) = cache_and_map(KEYS);
     let mut rows = criterion.benchmark_group("insert");
     let mut fresh = 0;
     for threads in threads::counts() {
@@ -161,7 +169,7 @@ fn insert(criterion: &mut Criterion) {
 
 /// Measures gets with a few inserts among them, of the cache and of the map.
 fn mixed(criterion: &mut Criterion) {
-    let (cache, map) = (cache(KEYS), map(KEYS));
+    let (cache, map) = cache_and_map(KEYS);
     let mut rows = criterion.benchmark_group("mixed");
     for threads in threads::counts() {
         rows.throughput(Throughput::Elements(threads as u64));
@@ -192,7 +200,7 @@ fn sizes(criterion: &mut Criterion) {
     let mut rows = criterion.benchmark_group("entries");
     rows.plot_config(PlotConfiguration::default().summary_scale(AxisScale::Logarithmic));
     for size in SIZES {
-        let (cache, full, map) = (cache(size), empty_cache(size), map(size));
+        let ((cache, map), full) = (cache_and_map(size), empty_cache(size));
         (0..size).for_each(|key| drop(full.insert(key, value())));
         let (mut fresh, mut operations) = (size, 0);
         let spread = || random(0).map(|number| number % size);
