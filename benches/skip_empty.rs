@@ -16,7 +16,7 @@
 //!
 //! A change must ensure that both rows of a curve have the same non-empty pairs. `ci/bench.sh`
 //! repeats the curves' names; `ci/measured/shrinkers.py` repeats the names of two curves and of the
-//! rows, and the numbers of groups, caches and pairs.
+//! rows, and reads the numbers of groups, caches and pairs from this file.
 
 mod settings;
 mod threads;

@@ -7,7 +7,8 @@
 # ci/measured.sh --list: the sections, each with its duration, its last run and its commands.
 # ci/measured.sh --render: only writes the page.
 # ci/measured.sh --check: fails if the page is not the one that --render writes, if a section has no
-# figures or no place in the page, or if a table is malformed.
+# figures or no place in the page, if its commands do not give a row of its figures (where it tells
+# that), or if a table is malformed.
 #
 # LOWWATER_TRACES names the folder of the traces (*.u64), which are not part of the project.
 set -euo pipefail

@@ -133,6 +133,7 @@ def check():
     if not problems:
         page, problems = rendered(text)
         problems += malformed_tables(text)
+        problems += [f"{name}: {what}" for name, section in SECTIONS.items() for what in section.foreign(result(section)["figures"])]
         if not problems and page != text:
             problems.append(f"{PAGE} differs from its results: ci/measured.sh --render")
         problems += [f"{path} differs from its results: ci/measured.sh --render" for path, drawing in readme_figures().items() if Path(path).read_text() != drawing]

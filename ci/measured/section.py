@@ -20,6 +20,8 @@ class Section:
     is_timed: bool = True
     # Another file with the figures, which the commands write themselves.
     source: Optional[str] = None
+    # Figures that its commands do not give, as texts.
+    foreign: Callable[[dict], list] = lambda figures: []
 
 
 def table(columns, rows):
