@@ -41,6 +41,15 @@ pub trait Contender: Sized + Send + Sync + 'static {
 
     fn insert(&self, key: u64, value: u64);
 
+    /// Gets a key, and inserts it if it is missing; returns whether it was there.
+    fn get_or_insert(&self, key: u64) -> bool {
+        let is_there = self.get(key).is_some();
+        if !is_there {
+            self.insert(key, key);
+        }
+        is_there
+    }
+
     /// Returns the number of entries held.
     fn len(&self) -> usize;
 

@@ -165,15 +165,7 @@ fn contender<P: Contender>(bench: &Bench) -> Vec<f64> {
 /// Returns the number of operations that hit; a write counts as a hit.
 fn work<P: Contender>(cache: &P, load: Load, keys: &[u64]) -> usize {
     match load {
-        Load::GetOrInsert => keys
-            .iter()
-            .filter(|&&key| {
-                cache.get(key).is_some() || {
-                    cache.insert(key, key);
-                    false
-                }
-            })
-            .count(),
+        Load::GetOrInsert => keys.iter().filter(|&&key| cache.get_or_insert(key)).count(),
         Load::Hits => keys.iter().filter(|&&key| cache.get(key).is_some()).count(),
         Load::SomeWrites => {
             let operation = |(n, &key): (usize, &u64)| {
