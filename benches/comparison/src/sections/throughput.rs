@@ -169,7 +169,7 @@ fn work<P: Contender>(cache: &P, load: Load, keys: &[u64]) -> usize {
         Load::Hits => keys.iter().filter(|&&key| cache.get(key).is_some()).count(),
         Load::SomeWrites => {
             let operation = |(n, &key): (usize, &u64)| {
-                if n.is_multiple_of(20) {
+                if n % 20 == 0 {
                     cache.insert(key, key);
                     true
                 } else {
