@@ -158,8 +158,16 @@ async fn load(
         server.log(0, format_args!("--save-file: {shown}: left as it is, as a signal has ended the start"));
         return Ok(false);
     }
-    let file = Arc::clone(file);
+    let (file, flush_due) = (Arc::clone(file), loaded.flush_due);
     on_blocking_thread(server, move |server| snapshot::remove_and_log(server, &file, loaded)).await??;
+    if let Some(due) = flush_due {
+        // If it is due, this call returns when the values are gone: no client may see them.
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            server.log(0, format_args!("flushes the loaded values: the delay of a flush_all is over"));
+        }
+        server.flush_after(left).await;
+    }
     Ok(true)
 }
 

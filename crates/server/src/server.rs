@@ -190,29 +190,41 @@ impl Server {
     /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed. A
     /// time so far ahead that it never comes only cancels.
     pub async fn flush(self: &Arc<Self>, exptime: i64) {
-        let (later, is_now) = match Expiry::of(exptime) {
-            Expiry::Never if exptime > 0 => (None, false),
-            Expiry::Never | Expiry::Past => (None, true),
-            Expiry::In(time) => {
-                let (server, due) = (Arc::downgrade(self), Instant::now() + time);
-                let task = tokio::spawn(async move {
-                    timers::sleep(time).await;
-                    if let Some(server) = server.upgrade() {
-                        server.store.flush();
-                        // Afterwards: a save in between finds either the flush or its time.
-                        server.delayed_flush.lock().take_if(|flush| flush.due == due);
-                        // In a task of its own: a later `flush_all` aborts the delayed task.
-                        tokio::spawn(async move { server.crawl(Store::drop_flushed).await });
-                    }
-                });
-                (Some(DelayedFlush { due, task: task.abort_handle() }), false)
-            }
-        };
+        match Expiry::of(exptime) {
+            Expiry::Never if exptime > 0 => self.delay_flush(None),
+            Expiry::Never | Expiry::Past => self.flush_after(Duration::ZERO).await,
+            Expiry::In(time) => self.flush_after(time).await,
+        }
+    }
+
+    /// Flushes the store after `time`, as [`flush`](Self::flush) does.
+    pub async fn flush_after(self: &Arc<Self>, time: Duration) {
+        let later = (!time.is_zero()).then_some(time);
+        self.delay_flush(later);
+        if later.is_none() {
+            self.store.flush();
+            self.crawl(Store::drop_flushed).await;
+        }
+    }
+
+    /// Replaces the delayed flush by one after `time`, or by none.
+    fn delay_flush(self: &Arc<Self>, time: Option<Duration>) {
+        let later = time.map(|time| {
+            let (server, due) = (Arc::downgrade(self), Instant::now() + time);
+            let task = tokio::spawn(async move {
+                timers::sleep(time).await;
+                if let Some(server) = server.upgrade() {
+                    server.store.flush();
+                    // Afterwards: a save in between finds either the flush or its time.
+                    server.delayed_flush.lock().take_if(|flush| flush.due == due);
+                    // In a task of its own: a later `flush_all` aborts the delayed task.
+                    tokio::spawn(async move { server.crawl(Store::drop_flushed).await });
+                }
+            });
+            DelayedFlush { due, task: task.abort_handle() }
+        });
         if let Some(before) = std::mem::replace(&mut *self.delayed_flush.lock(), later) {
             before.task.abort();
-        }
-        if is_now {
-            self.flush_now().await;
         }
     }
 
@@ -220,11 +232,6 @@ impl Server {
     pub fn flush_left(&self) -> Option<Duration> {
         let delayed = self.delayed_flush.lock();
         delayed.as_ref().map(|flush| flush.due.saturating_duration_since(Instant::now()))
-    }
-
-    async fn flush_now(self: &Arc<Self>) {
-        self.store.flush();
-        self.crawl(Store::drop_flushed).await;
     }
 
     /// Removes all expired values, and resolves afterwards.

@@ -8,7 +8,8 @@
 //!
 //! Each value keeps its key, flags, CAS number, remaining time and use count. The values that were
 //! used least are written first, so that they are the first to be evicted if the next server has
-//! less memory. Time passes while the server does not run: values may expire meanwhile.
+//! less memory. Time passes while the server does not run: values may expire meanwhile. A
+//! delayed `flush_all` is kept as well, and is due when it would have been.
 //!
 //! A change must keep this order of the steps, and must ensure that a damaged file is kept and that
 //! values before the damage are loaded.
@@ -26,7 +27,7 @@ mod save_file;
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use chunk::{ChunkReader, ChunkWriter, ReadError};
+use chunk::{ChunkReader, ChunkWriter, Header, ReadError};
 use item::{SavedItem, SERIAL_END};
 
 use crate::protocol::item::{KEY_BYTES_MAX, STORED_KEY_BYTES_MAX};
@@ -41,6 +42,8 @@ pub use save_file::SaveFile;
 pub struct LoadedFile {
     /// The reason why the file was not read to its end.
     damage: Option<io::Error>,
+    /// The time at which a delayed flush of the last server is due.
+    pub flush_due: Option<Instant>,
 }
 
 /// The counts of a load.
@@ -75,11 +78,13 @@ pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
 /// # Errors
 ///
 /// A sentence with the file and the reason, if the file cannot be opened, or if its first bytes
-/// cannot be read or are not those of this version. A later read error counts as damage.
+/// cannot be read or are not those of a version that can be read. A later read error counts as
+/// damage.
 pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<Option<LoadedFile>, String> {
     let begun = Instant::now();
     let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(None) };
-    let (LoadCounts { loaded, expired, without_room, too_large }, outcome) = load(&server.store, BufReader::new(saved));
+    let (counts, outcome, flush_due) = load(&server.store, BufReader::new(saved));
+    let LoadCounts { loaded, expired, without_room, too_large } = counts;
     let damage = match outcome {
         Ok(()) => None,
         Err(ReadError::Damaged(why)) => Some(why),
@@ -94,7 +99,7 @@ pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<Option<LoadedFil
             begun.elapsed()
         ),
     );
-    Ok(Some(LoadedFile { damage }))
+    Ok(Some(LoadedFile { damage, flush_due }))
 }
 
 /// Removes a file that was loaded. A damaged one is kept under another name, which is logged.
@@ -102,9 +107,9 @@ pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<Option<LoadedFil
 /// # Errors
 ///
 /// A sentence with the file and the reason, if it cannot be removed or renamed. It stays as it is.
-pub fn remove_and_log(server: &Server, file: &SaveFile, LoadedFile { damage }: LoadedFile) -> Result<(), String> {
+pub fn remove_and_log(server: &Server, file: &SaveFile, loaded: LoadedFile) -> Result<(), String> {
     let shown = file.path().display();
-    let done = match damage {
+    let done = match loaded.damage {
         None => file.remove(),
         Some(why) => {
             server.log(0, format_args!("--save-file: {shown}: {why}; kept as {}", file.damaged().display()));
@@ -119,8 +124,8 @@ pub fn remove_and_log(server: &Server, file: &SaveFile, LoadedFile { damage }: L
     Ok(())
 }
 
-/// Saves all values of `server`, and returns their number. Those that a delayed `flush_all` is to
-/// remove expire when it is due.
+/// Saves all values of `server` and the time left to a delayed `flush_all`, and returns the number
+/// of values.
 fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
     let new = file.create()?;
     let saved = write(&server.store, server.flush_left(), new.file())?;
@@ -128,9 +133,10 @@ fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
     Ok(saved)
 }
 
-fn write(store: &Store, left_max: Option<Duration>, to: impl Write) -> io::Result<u64> {
-    let mut chunks = ChunkWriter::new(to, unix_millis(), store.last_serial())?;
-    let saved = store.save(left_max, |value, left, heat| {
+fn write(store: &Store, flush_left: Option<Duration>, to: impl Write) -> io::Result<u64> {
+    let header = Header { saved_millis: unix_millis(), last_serial: store.last_serial(), flush_left };
+    let mut chunks = ChunkWriter::new(to, header)?;
+    let saved = store.save(|value, left, heat| {
         item::encode(value, left, heat, chunks.item());
         chunks.end_item()
     })?;
@@ -138,13 +144,14 @@ fn write(store: &Store, left_max: Option<Duration>, to: impl Write) -> io::Resul
     Ok(saved)
 }
 
-/// Loads values until the end of the file or an error, and returns the counts in either case.
-fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
-    let mut counts = LoadCounts::default();
+/// Loads values until the end of the file or an error, and returns in either case the counts and
+/// the time at which a delayed flush is due. That time is known once a chunk has been read.
+fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>, Option<Instant>) {
+    let (mut counts, mut flush_due) = (LoadCounts::default(), None);
     // `-I` bounds an item with the key that the client has sent: a tenant's name may be before it.
     let item_bytes_max = store.item_bytes_max() + STORED_KEY_BYTES_MAX - KEY_BYTES_MAX;
     let outcome = ChunkReader::new(from).and_then(|mut chunks| {
-        let (saved_millis, last_serial) = (chunks.saved_millis(), chunks.last_serial());
+        let Header { saved_millis, last_serial, flush_left } = chunks.header();
         loop {
             let chunk = chunks.next()?;
             if !(..SERIAL_END).contains(&last_serial) {
@@ -152,9 +159,11 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
             }
             // The numbers of values that have left are not given out again either.
             store.raise_serial(last_serial);
-            let Some(chunk) = chunk else { break };
             // The times left are those at the begin of the save. A load takes time as well.
             let away = Duration::from_millis(unix_millis().saturating_sub(saved_millis));
+            // No server writes a time that is too far ahead for the clock.
+            flush_due = flush_left.and_then(|left| Instant::now().checked_add(left.saturating_sub(away)));
+            let Some(chunk) = chunk else { break };
             let mut items = Vec::new();
             let mut rest = chunk;
             while !rest.is_empty() {
@@ -172,7 +181,7 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>) {
         }
         Ok(())
     });
-    (counts, outcome)
+    (counts, outcome, flush_due)
 }
 
 fn unix_millis() -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   header   magic, 8 bytes | time of the save, in milliseconds since 1970, 8 bytes | last CAS number, 8 bytes
+//!            | milliseconds from the save to a delayed flush, or `NO_FLUSH`, 8 bytes
 //!   chunk    length, 4 bytes | checksum, 8 bytes | that many bytes of values
 //! ```
 //!
@@ -9,14 +10,21 @@
 //! header's numbers, so neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
-//! not misread. A change must ensure that reading a damaged file allocates memory in proportion to
-//! the bytes that the file contains, whatever lengths it states.
+//! not misread. A file of version 2, which 0.1.0 writes, is read as well: its header has no flush.
+//!
+//! A change must ensure that reading a damaged file allocates memory in proportion to the bytes
+//! that the file contains, whatever lengths it states.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
-const MAGIC: &[u8; 8] = b"lowwate2";
+const MAGIC: &[u8; 8] = b"lowwate3";
+/// The magic number of the version without a flush in the header.
+const MAGIC_WITHOUT_FLUSH: &[u8; 8] = b"lowwate2";
 /// The bytes of the magic number that all versions have in common; the version follows.
 const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
+/// In the header: no flush is delayed.
+const NO_FLUSH: u64 = u64::MAX;
 /// A chunk ends with the value that makes it this long.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Longer chunks are not read: a chunk of nearly `CHUNK_BYTES` may end with the largest value
@@ -28,6 +36,17 @@ const READ_BYTES: usize = 1 << 20;
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// The numbers of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The time of the save, in milliseconds since 1970.
+    pub saved_millis: u64,
+    /// The last serial number that the saving server has given out.
+    pub last_serial: u64,
+    /// The time from the save until a delayed flush, in whole milliseconds.
+    pub flush_left: Option<Duration>,
+}
 
 /// Writes chunks.
 #[derive(Debug)]
@@ -42,8 +61,7 @@ pub struct ChunkWriter<W> {
 #[derive(Debug)]
 pub struct ChunkReader<R> {
     from: R,
-    saved_millis: u64,
-    last_serial: u64,
+    header: Header,
     chunk: Vec<u8>,
     sum: Checksum,
 }
@@ -86,11 +104,12 @@ pub fn damaged(what: &str) -> io::Error {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Begins a file that is saved at this time, after the last serial number was given out.
-    pub fn new(mut to: W, saved_millis: u64, last_serial: u64) -> io::Result<Self> {
+    /// Begins a file with this header.
+    pub fn new(mut to: W, Header { saved_millis, last_serial, flush_left }: Header) -> io::Result<Self> {
         let mut sum = Checksum(FNV_OFFSET);
+        let flush_millis = flush_left.map_or(NO_FLUSH, |left| left.as_millis() as u64);
         to.write_all(MAGIC)?;
-        for number in [saved_millis, last_serial] {
+        for number in [saved_millis, last_serial, flush_millis] {
             to.write_all(&number.to_le_bytes())?;
             sum.add(&number.to_le_bytes());
         }
@@ -135,7 +154,7 @@ impl<R: Read> ChunkReader<R> {
     pub fn new(mut from: R) -> Result<Self, ReadError> {
         let mut magic = [0; 8];
         match from.read_exact(&mut magic) {
-            Ok(()) if magic == *MAGIC => {}
+            Ok(()) if [MAGIC, MAGIC_WITHOUT_FLUSH].contains(&&magic) => {}
             Ok(()) if magic.starts_with(MAGIC_OF_ALL) => {
                 return Err(ReadError::Foreign("another version of the server has saved it"));
             }
@@ -150,18 +169,16 @@ impl<R: Read> ChunkReader<R> {
             Ok(u64::from_le_bytes(bytes))
         };
         let (saved_millis, last_serial) = (number()?, number()?);
-        Ok(Self { from, saved_millis, last_serial, chunk: Vec::new(), sum })
+        let flush_millis = if magic == *MAGIC { number()? } else { NO_FLUSH };
+        let flush_left = (flush_millis != NO_FLUSH).then(|| Duration::from_millis(flush_millis));
+        let header = Header { saved_millis, last_serial, flush_left };
+        Ok(Self { from, header, chunk: Vec::new(), sum })
     }
 
-    /// Returns the time of the save, in milliseconds since 1970.
-    pub fn saved_millis(&self) -> u64 {
-        self.saved_millis
-    }
-
-    /// Returns the last serial number that the saving server has given out. To be used after the
-    /// first chunk has been read, whose checksum covers it.
-    pub fn last_serial(&self) -> u64 {
-        self.last_serial
+    /// Returns the header. To be used after the first chunk has been read, whose checksum covers
+    /// it.
+    pub fn header(&self) -> Header {
+        self.header
     }
 
     /// Returns the next chunk; `None` after the last one.
@@ -191,9 +208,11 @@ impl<R: Read> ChunkReader<R> {
 mod tests {
     use super::*;
 
+    const HEADER: Header = Header { saved_millis: 77, last_serial: 88, flush_left: Some(Duration::from_millis(99)) };
+
     fn file(items: &[&[u8]]) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut chunks = ChunkWriter::new(&mut file, 77, 88).unwrap();
+        let mut chunks = ChunkWriter::new(&mut file, HEADER).unwrap();
         for item in items {
             chunks.item().extend_from_slice(item);
             chunks.end_item().unwrap();
@@ -204,7 +223,7 @@ mod tests {
 
     fn read(file: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut chunks = ChunkReader::new(file)?;
-        assert_eq!((chunks.saved_millis(), chunks.last_serial()), (77, 88));
+        assert_eq!(chunks.header(), HEADER);
         let mut all = Vec::new();
         while let Some(chunk) = chunks.next()? {
             all.extend_from_slice(chunk);
@@ -219,7 +238,21 @@ mod tests {
         let large = vec![7; CHUNK_BYTES + 1];
         let two = file(&[&large, b"rest"]);
         assert!(read(&two).unwrap() == [&large[..], b"rest"].concat());
-        assert_eq!(two.len(), 24 + 3 * 12 + large.len() + 4);
+        assert_eq!(two.len(), 32 + 3 * 12 + large.len() + 4);
+    }
+
+    #[test]
+    fn a_file_without_a_flush_in_its_header_is_read() {
+        let (mut file, mut sum) = (MAGIC_WITHOUT_FLUSH.to_vec(), Checksum(FNV_OFFSET));
+        for number in [77_u64, 88] {
+            file.extend(number.to_le_bytes());
+            sum.add(&number.to_le_bytes());
+        }
+        ChunkWriter { to: &mut file, chunk: b"one".to_vec(), sum }.finish().unwrap();
+        let mut chunks = ChunkReader::new(&file[..]).unwrap();
+        assert_eq!(chunks.next().unwrap(), Some(&b"one"[..]));
+        assert_eq!(chunks.header(), Header { flush_left: None, ..HEADER });
+        assert_eq!(chunks.next().unwrap(), None);
     }
 
     #[test]
@@ -233,16 +266,17 @@ mod tests {
                 while chunks.next()?.is_some() {}
                 Ok(())
             });
-            // The first eight bytes are the magic number.
+            // The first seven bytes are those of all versions, and a change of the eighth one makes
+            // it the version without a flush.
             let is_damaged = matches!(outcome, Err(ReadError::Damaged(_)));
-            assert!(outcome.is_err() && is_damaged == (at >= 8), "byte {at}");
+            assert!(outcome.is_err() && is_damaged == (at >= 7), "byte {at}");
         }
         for length in (0..40).chain([good.len() - 12, good.len() - 1]) {
             assert!(read(&good[..length]).is_err(), "{length} bytes");
         }
         // A chunk is missing.
         let one = file(&[&vec![1; CHUNK_BYTES], b"more"]);
-        let without = [&one[..24], &one[24 + 12 + CHUNK_BYTES..]].concat();
+        let without = [&one[..32], &one[32 + 12 + CHUNK_BYTES..]].concat();
         assert!(read(&without).is_err());
     }
 }

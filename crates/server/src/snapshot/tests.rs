@@ -66,12 +66,13 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
         old.extend_from_slice(chunk);
     }
     let mut file = Vec::new();
-    let mut chunks = ChunkWriter::new(&mut file, saved - 10_000, 1_000).unwrap();
+    let header = Header { saved_millis: saved - 10_000, last_serial: 1_000, flush_left: None };
+    let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     chunks.item().extend_from_slice(&old);
     chunks.finish().unwrap();
 
     let (after, _) = store(&[]);
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     outcome.unwrap();
     assert_eq!(counts, LoadCounts { loaded: 3, expired: 1, without_room: 0, too_large: 0 });
     let plain = after.peek(b"plain").unwrap();
@@ -102,27 +103,32 @@ fn flushed_values_are_not_saved() {
 }
 
 #[test]
-fn no_value_is_saved_for_longer_than_the_most_time() {
+fn a_delayed_flush_is_due_when_it_would_have_been() {
     let (before, pool) = store(&[]);
-    put(&before, &pool, "never", b"abc", Expiry::Never, None);
-    put(&before, &pool, "long", b"abc", Expiry::In(Duration::from_secs(1000)), None);
-    put(&before, &pool, "short", b"abc", Expiry::In(Duration::from_secs(10)), None);
-    let max = Duration::from_secs(100);
-    let mut lefts = Vec::new();
-    let save = |value: &Value, left: Option<Duration>, _| {
-        lefts.push((value.key().to_vec(), left.unwrap()));
-        Ok::<(), io::Error>(())
-    };
-    before.save(Some(max), save).unwrap();
-    for (key, left) in lefts {
-        assert!(if key == b"short" { left <= Duration::from_secs(10) } else { left == max }, "{left:?}");
+    put(&before, &pool, "a", b"abc", Expiry::Never, None);
+    let flush_left = |file: &[u8]| load(&store(&[]).0, file).2.map(|due| due.saturating_duration_since(Instant::now()));
+    for left in [None, Some(Duration::from_secs(1000)), Some(Duration::ZERO)] {
+        let mut file = Vec::new();
+        write(&before, left, &mut file).unwrap();
+        let (after, _) = store(&[]);
+        load(&after, &file[..]).1.unwrap();
+        assert_eq!(after.inspect(b"a", |there| there.left), Some(None), "the value keeps its own time");
+        let found = flush_left(&file);
+        assert!(found <= left && found >= left.map(|left| left.saturating_sub(Duration::from_secs(100))), "{found:?}");
+        // The flush is not lost with the last chunk, and a damaged header has none.
+        *file.last_mut().unwrap() ^= 1;
+        assert_eq!(flush_left(&file).is_some(), left.is_some());
+        file[24] ^= 1;
+        assert_eq!(flush_left(&file), None);
     }
-    // A flush that is due: the values are saved, and none of them does not expire.
-    let save = |_: &Value, left: Option<Duration>, _| {
-        assert_eq!(left, Some(Duration::from_millis(1)));
-        Ok::<(), io::Error>(())
-    };
-    assert_eq!(before.save(Some(Duration::ZERO), save).unwrap(), 3);
+    // Files of ten seconds ago.
+    let saved_millis = unix_millis() - 10_000;
+    for (left, most) in [(5, 0), (1000, 990)] {
+        let header = Header { saved_millis, last_serial: 0, flush_left: Some(Duration::from_secs(left)) };
+        let mut file = Vec::new();
+        ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
+        assert!(flush_left(&file).unwrap() <= Duration::from_secs(most));
+    }
 }
 
 #[test]
@@ -141,7 +147,7 @@ fn the_most_used_values_stay_when_loaded_into_less_memory() {
     assert_eq!(write(&before, None, &mut file).unwrap(), 12_000);
     drop(before);
     let (after, _) = store(&["-m", "6"]);
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     outcome.unwrap();
     assert!(counts.without_room > 4_000 && counts.loaded > 4_000, "{counts:?}");
     let there = |n: &usize| after.peek(format!("k{n}").as_bytes()).is_some();
@@ -158,7 +164,7 @@ fn a_value_whose_use_count_changes_during_a_save_is_saved_once() {
     (0..300).for_each(|n| put(&before, &pool, &name(n), b"v", Expiry::Never, None));
     (0..200).for_each(|n| drop(before.find(name(n).as_bytes())));
     let (mut saved, mut heats) = (Vec::new(), Vec::new());
-    let count = before.save(None, |value, _, heat| {
+    let count = before.save(|value, _, heat| {
         saved.push(String::from_utf8(value.key().to_vec()).unwrap());
         heats.push(heat);
         if saved.len() == 100 {
@@ -189,11 +195,12 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
     // In the third chunk: a chunk ends at 1 MiB, so each has two values.
     file[2_500_000] ^= 1;
     let (after, _) = store(&[]);
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     assert!(outcome.unwrap_err().to_string().contains("damaged"));
     assert_eq!(counts.loaded, 4, "two chunks of two values");
     for (bad, is_damaged) in [
-        (&b"lowwate2"[..], true),
+        (&b"lowwate3"[..], true),
+        (b"lowwate2", true),
         (b"lowwate0 and its values", false),
         (b"something else that is long enough", false),
         (b"lowwate", false),
@@ -208,7 +215,8 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
 /// Returns a file with one value, of this key and serial number.
 fn forged(key: &[u8], serial: u64) -> Vec<u8> {
     let mut file = Vec::new();
-    let mut chunks = ChunkWriter::new(&mut file, unix_millis(), 0).unwrap();
+    let header = Header { saved_millis: unix_millis(), last_serial: 0, flush_left: None };
+    let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     let item = chunks.item();
     item.extend((key.len() as u16).to_le_bytes());
     item.extend([0; 2]);
@@ -236,7 +244,7 @@ fn forged_keys_and_numbers_are_damage() {
         (b"k", u64::MAX, false),
     ] {
         let (after, _) = store(&[]);
-        let (counts, outcome) = load(&after, &forged(key, serial)[..]);
+        let (counts, outcome, _) = load(&after, &forged(key, serial)[..]);
         assert_eq!((counts.loaded, outcome.is_ok()), (u64::from(is_good), is_good), "{} bytes, {serial}", key.len());
         assert_eq!(after.peek(key).is_some(), is_good);
         let (next, then) = (after.next_serial(), after.next_serial());
@@ -265,7 +273,8 @@ fn numbers_of_deleted_values_are_not_assigned_again() {
     assert!(after.next_serial() > serial);
     // A number of the header beyond those that may be assigned.
     let mut file = Vec::new();
-    ChunkWriter::new(&mut file, unix_millis(), 1 << 63).unwrap().finish().unwrap();
+    let header = Header { saved_millis: unix_millis(), last_serial: 1 << 63, flush_left: None };
+    ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
     assert!(matches!(load(&after, &file[..]).1, Err(ReadError::Damaged(_))));
 }
 
@@ -277,7 +286,7 @@ fn values_above_the_bound_of_an_item_are_skipped() {
     let mut file = Vec::new();
     write(&before, None, &mut file).unwrap();
     let (after, _) = store(&["-I", "1k"]);
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     outcome.unwrap();
     assert_eq!(counts, LoadCounts { loaded: 1, too_large: 1, ..LoadCounts::default() });
     assert!(after.peek(b"small").is_some() && after.peek(b"large").is_none());
@@ -292,7 +301,7 @@ fn a_tenants_name_does_not_count_against_the_bound_of_an_item() {
     let mut file = Vec::new();
     write(&before, None, &mut file).unwrap();
     let (after, _) = store(&["-I", "1k"]);
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     outcome.unwrap();
     assert_eq!(counts, LoadCounts { loaded: 1, ..LoadCounts::default() });
 }
@@ -308,7 +317,7 @@ fn without_evictions_a_load_keeps_a_tenants_max() {
     let (after, _) = store(&["-M"]);
     let max = ByteSize::kib(256);
     after.set_limits(&[("shop".to_owned(), Limits { max, ..Limits::default() })], 10).unwrap();
-    let (counts, outcome) = load(&after, &file[..]);
+    let (counts, outcome, _) = load(&after, &file[..]);
     outcome.unwrap();
     assert!(counts.loaded > 5 && counts.loaded + counts.without_room == 100, "{counts:?}");
     let shop = after.reports().into_iter().find(|tenant| tenant.name == "shop").unwrap();

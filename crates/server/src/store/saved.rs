@@ -34,9 +34,9 @@ pub struct LoadedValue {
 }
 
 impl Store {
-    /// Calls `save` for each value, with the time that was left to it when this call began, at most
-    /// `left_max`, and its use count, the least used first, and returns the number of values.
-    /// `save` runs while the cache is pinned, as for [`Cache::save`](lowwater::Cache::save).
+    /// Calls `save` for each value, with the time that was left to it when this call began, and its
+    /// use count, the least used first, and returns the number of values. `save` runs while the
+    /// cache is pinned, as for [`Cache::save`](lowwater::Cache::save).
     ///
     /// One walk notes the hash and the use count of each value, and each value is then looked up:
     /// so a value whose count changes meanwhile is saved once. Needs 8 bytes of memory for each
@@ -45,11 +45,7 @@ impl Store {
     /// # Errors
     ///
     /// The first error of `save`.
-    pub fn save<E>(
-        &self,
-        left_max: Option<Duration>,
-        mut save: impl FnMut(&Value, Option<Duration>, u8) -> Result<(), E>,
-    ) -> Result<u64, E> {
+    pub fn save<E>(&self, mut save: impl FnMut(&Value, Option<Duration>, u8) -> Result<(), E>) -> Result<u64, E> {
         let begun = Instant::now();
         let mut hashes: [Vec<KeyHash>; HEATS] = Default::default();
         self.cache.save(|hash, value, meta| {
@@ -69,7 +65,6 @@ impl Store {
                         // A time that is rounded down to zero would mean that the value has
                         // expired.
                         let left = there.time_left().map(|left| left.saturating_add(begun.elapsed()));
-                        let left = [left, left_max].into_iter().flatten().min();
                         let left = left.map(|left| left.max(LEFT_MIN));
                         outcome = save(there.value(), left, heat);
                         saved += 1;

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::{kill_process, Pid, Signal};
@@ -74,28 +75,66 @@ fn values_survive_a_restart_by_a_signal_or_a_command() {
     }
 }
 
+/// Ends the server so that it saves its values, and starts it again on the same file.
+fn restart(server: &mut Server, file: &File) {
+    kill_process(server.process(), Signal::TERM).unwrap();
+    assert!(server.wait().success());
+    *server = Server::start(&["--save-file", file.path()]);
+}
+
+/// Stores `a` and delays a flush, restarts the server, and sends `request`. Returns the server and
+/// the time at which the flush is due. Again with a longer delay, unless the reply is `in_time`: on
+/// a busy machine, the flush may precede the request.
+fn restart_with_delayed_flush(file: &File, request: &str, in_time: &str) -> (Server, Instant) {
+    let mut server = Server::start(&["--save-file", file.path()]);
+    for doublings in 1..6 {
+        let delay = 1 << doublings;
+        let delayed = format!("set a 0 0 1\r\nx\r\nflush_all {delay}\r\n");
+        exchange(&server.connect(), &delayed, "OK\r\n").unwrap();
+        let due = Instant::now() + Duration::from_secs(delay);
+        restart(&mut server, file);
+        let reply = exchange(&server.connect(), &format!("{request}mn\r\n"), "MN\r\n").unwrap();
+        if reply == format!("{in_time}MN\r\n") {
+            return (server, due);
+        }
+    }
+    panic!("no restart was in time");
+}
+
 #[test]
 fn a_delayed_flush_survives_a_restart() {
     let file = File::new("flush");
-    let flags = ["--save-file", file.path()];
-    let restart = |server: &mut Server| {
-        kill_process(server.process(), Signal::TERM).unwrap();
-        assert!(server.wait().success());
-        *server = Server::start(&flags);
-    };
-    let mut server = Server::start(&flags);
-    let request = "set a 0 0 1\r\nx\r\nflush_all 1000\r\n";
-    exchange(&server.connect(), request, "OK\r\n").unwrap();
-    restart(&mut server);
-    let reply = exchange(&server.connect(), "mg a t\r\n", "\r\n").unwrap();
-    let left: i64 = reply.trim().strip_prefix("HD t").unwrap().parse().unwrap();
-    assert!((900..=1000).contains(&left), "{reply}");
+    let request = "set b 0 0 1\r\nx\r\ntouch a 0\r\n";
+    let (mut server, _) = restart_with_delayed_flush(&file, request, "STORED\r\nTOUCHED\r\n");
+    until("all values are flushed", || get(&server, "a") == "END\r\n" && get(&server, "b") == "END\r\n");
     // A flush that is over concerns no later value.
-    exchange(&server.connect(), "flush_all 1\r\n", "OK\r\n").unwrap();
-    until("the value is flushed", || get(&server, "a") == "END\r\n");
-    exchange(&server.connect(), "set b 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
-    restart(&mut server);
-    assert_eq!(exchange(&server.connect(), "mg b t\r\n", "\r\n").unwrap(), "HD t-1\r\n");
+    exchange(&server.connect(), "set c 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    restart(&mut server, &file);
+    assert_eq!(exchange(&server.connect(), "mg c t\r\n", "\r\n").unwrap(), "HD t-1\r\n");
+}
+
+#[test]
+fn a_flush_after_a_restart_cancels_a_delayed_one_before() {
+    let file = File::new("flush-again");
+    let found = "VALUE a 0 1\r\nx\r\nEND\r\n";
+    let (server, due) = restart_with_delayed_flush(&file, "flush_all 10000\r\nget a\r\n", &format!("OK\r\n{found}"));
+    std::thread::sleep((due + Duration::from_millis(500)).saturating_duration_since(Instant::now()));
+    assert_eq!(get(&server, "a"), found);
+}
+
+#[test]
+fn a_flush_that_is_due_during_a_restart_precedes_the_first_client() {
+    let file = File::new("flush-due");
+    let mut server = Server::start(&["--save-file", file.path()]);
+    exchange(&server.connect(), "set a 0 0 1\r\nx\r\nflush_all 1\r\n", "OK\r\n").unwrap();
+    let due = Instant::now() + Duration::from_secs(1);
+    kill_process(server.process(), Signal::TERM).unwrap();
+    assert!(server.wait().success());
+    std::thread::sleep((due + Duration::from_millis(100)).saturating_duration_since(Instant::now()));
+    let server = Server::start(&["--save-file", file.path()]);
+    let reply = exchange(&server.connect(), "touch a 0\r\nset b 0 0 1\r\nx\r\n", "STORED\r\n").unwrap();
+    assert_eq!(reply, "NOT_FOUND\r\nSTORED\r\n");
+    assert_eq!(get(&server, "b"), "VALUE b 0 1\r\nx\r\nEND\r\n", "no later value is flushed");
 }
 
 /// A client that reads nothing has a `delete` behind replies that its socket cannot hold. It reads
