@@ -68,8 +68,8 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     })
 }
 
-/// `tenant list`: one line for each tenant, with its limits in the syntax of `tenant set` and its
-/// usage.
+/// `tenant list`: one line for each tenant, with its name and its limits in the syntax of `tenant
+/// set`, and its usage. A name that is not visible, or has a `%`, is written with `%XX`.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     each_tenant(session, |output, tenant| {
         let Limits { min, low, high, max, traffic } = tenant.limits;

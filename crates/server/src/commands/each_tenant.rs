@@ -13,7 +13,8 @@ use crate::store::TenantReport;
 /// Tenants that are listed before other connections of the thread run.
 const PAGE_TENANTS: usize = 64;
 
-/// Adds the lines of each tenant, sorted by name, by `add`. Flushes whenever the output is full.
+/// Adds the lines of each tenant, sorted by the names of their groups, by `add`. Flushes whenever
+/// the output is full.
 pub async fn each_tenant(session: &mut Session, add: fn(&mut Output, &TenantReport)) -> io::Result<()> {
     let after = |session: &Session, last: Option<&_>| {
         let store = &session.server.store;

@@ -157,11 +157,16 @@ pub fn without_byte_order_mark(text: &str) -> &str {
 /// A sentence with the reason.
 pub fn check_name_in_file(name: &str, delimiter: u8) -> Result<(), String> {
     check_tenant_name(name, delimiter)?;
-    match name.chars().find(|c| c.is_whitespace() || c.is_control() || is_format(*c)) {
+    match find_invisible(name) {
         Some(' ') => Err("a name has no space".into()),
         Some(c) => Err(format!("a name has no invisible character, as '{}'", c.escape_debug())),
         None => Ok(()),
     }
+}
+
+/// Returns the first character of `name` that is not seen.
+fn find_invisible(name: &str) -> Option<char> {
+    name.chars().find(|c| c.is_whitespace() || c.is_control() || is_format(*c))
 }
 
 /// Returns whether `c` is a common one of Unicode's format characters, which are not seen.
@@ -215,6 +220,26 @@ pub fn group_name(prefix: &[u8]) -> String {
     name
 }
 
+/// Returns the name that listings show for the tenant of this group: the tenant's own name, as
+/// `tenant set` and the files take it, if it is visible and has no `%`; otherwise the group's name.
+/// So no two tenants are listed by the same name.
+pub fn listed_name(group_name: &str) -> String {
+    let own = own_name(group_name).filter(|own| !own.contains('%') && find_invisible(own).is_none());
+    own.unwrap_or_else(|| group_name.to_owned())
+}
+
+/// Returns the prefix of which this is the [`group_name`]; `None` if it is not UTF-8.
+fn own_name(group_name: &str) -> Option<String> {
+    let mut parts = group_name.split('%');
+    let mut own = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        own.push(u8::from_str_radix(digits, 16).ok()?);
+        own.extend(rest.as_bytes());
+    }
+    String::from_utf8(own).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +259,27 @@ mod tests {
         assert!(check_tenant_name(&"\u{4e00}".repeat(28), b':').is_ok());
         let why = check_tenant_name(&"\u{4e00}".repeat(29), b':').unwrap_err();
         assert!(why.contains("has 261 bytes"), "{why}");
+    }
+
+    #[test]
+    fn visible_names_are_listed_as_they_are_and_all_names_differ() {
+        for (prefix, listed) in [
+            (&b"team"[..], "team"),
+            (b"team/shop", "team/shop"),
+            (b"a\"b\\c:d", "a\"b\\c:d"),
+            ("caf\u{e9}\u{4e00}".as_bytes(), "caf\u{e9}\u{4e00}"),
+            // The names of other tenants, if they were listed as they are.
+            (b"team%2Fshop", "team%252Fshop"),
+            (b"a%20b", "a%2520b"),
+            (b"a b", "a%20b"),
+            (b"100%", "100%25"),
+            (b"a\r\nb", "a%0D%0Ab"),
+            (b"\xff/a", "%FF%2Fa"),
+            ("a\u{200b}b".as_bytes(), "a%E2%80%8Bb"),
+            ("a\u{a0}/b".as_bytes(), "a%C2%A0%2Fb"),
+        ] {
+            assert_eq!(listed_name(&group_name(prefix)), listed);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use lowwater::cache::CacheStats;
 
 use super::tenant::Tenant;
 use super::{Store, ENTRY_BYTES};
-use crate::settings::limits::Limits;
+use crate::settings::limits::{listed_name, Limits};
 use crate::traffic::TrafficCounts;
 
 /// Statistics of the whole store, for `stats`.
@@ -48,6 +48,7 @@ pub struct Memory {
 /// Statistics of a tenant, for `stats tenants`.
 #[derive(Debug)]
 pub struct TenantReport {
+    /// As listings show it: see [`listed_name`].
     pub name: String,
     pub bytes: u64,
     pub items: u64,
@@ -86,15 +87,15 @@ impl Store {
         Memory { items, entries_and_index: self.cache.footprint().get(), blocks }
     }
 
-    /// Returns the first `count` tenants after `last` (`None`: of all), sorted by name; fewer if
-    /// there are no more. Clients choose how many there are: a command keeps only the last one of a
-    /// page while its client does not read.
+    /// Returns the first `count` tenants after `last` (`None`: of all), sorted by the names of
+    /// their groups; fewer if there are no more. Clients choose how many there are: a command keeps
+    /// only the last one of a page while its client does not read.
     pub fn tenants_after(&self, last: Option<&Arc<Tenant>>, count: usize) -> Vec<Arc<Tenant>> {
         self.tenants.after(last, count)
     }
 
-    /// Returns the statistics of all tenants, sorted by name. Clients choose how many and how long
-    /// these are: keep them only until the next await.
+    /// Returns the statistics of all tenants, sorted by the names of their groups. Clients choose
+    /// how many and how long these are: keep them only until the next await.
     pub fn reports(&self) -> Vec<TenantReport> {
         self.tenants.all().iter().map(|tenant| self.report(tenant)).collect()
     }
@@ -105,7 +106,7 @@ impl Store {
         // Relaxed: statistics that guard no other memory.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TenantReport {
-            name: group.name().to_owned(),
+            name: listed_name(group.name()),
             bytes: group.usage().get(),
             items: self.cache.len_of(group),
             hits: tally(&tenant.hits),

@@ -96,6 +96,28 @@ fn limits_are_checked_against_the_budget_that_was_asked_for() {
     assert_eq!(client.stat("stats reclaim", "limit_maxbytes"), (5 << 20).to_string());
 }
 
+/// Returns the lines of `tenant list`, but for that of the default tenant.
+fn listed_tenants(client: &mut Client) -> Vec<String> {
+    client.0.write_all(b"tenant list\r\n").unwrap();
+    let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "END\r\n"));
+    lines.filter(|line| !line.starts_with("TENANT default ")).collect()
+}
+
+#[test]
+fn a_listed_name_is_the_name_of_the_tenant() {
+    for name in ["team/shop", "team\u{e9}\u{4e00}", "team\"'\\"] {
+        let server = TestServer::start(|_| {});
+        let mut client = server.connect();
+        client.exchange(&format!("tenant set {name} max=1M\r\n"), "OK\r\n");
+        let printed = listed_tenants(&mut client)[0].split(' ').nth(1).unwrap().to_owned();
+        client.exchange(&format!("tenant set {printed} max=2M\r\n"), "OK\r\n");
+        let lines = listed_tenants(&mut client);
+        assert!(lines.len() == 1 && lines[0].contains(" max=2097152 "), "{lines:?}");
+        let reports = server.server.store.reports();
+        assert!(reports.iter().any(|tenant| tenant.name == printed), "all listings have it: {reports:?}");
+    }
+}
+
 #[test]
 fn a_flush_is_refused_if_that_is_set() {
     let server = TestServer::start(|settings| settings.flush = false);
