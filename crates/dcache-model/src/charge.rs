@@ -86,9 +86,8 @@ impl DcacheCore {
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
-        let here = self.topology.current();
-        // At most 65,536 nodes, even if the topology reports more.
-        let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
+        let here = self.current_node(sb);
+        let others = (0..=sb.last_node.get()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {
                 // A memcg that has ended has its dentries on its ancestor's lists.

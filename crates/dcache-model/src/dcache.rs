@@ -23,7 +23,7 @@ use crate::superblock::SuperBlock;
 use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology;
 use lowwater_lru_core::topology::Topology;
-use lowwater_lru_core::{ByteSize, ListLru, Memcg};
+use lowwater_lru_core::{ByteSize, ListLru, Memcg, NodeId};
 use lowwater_shrinker::Registry;
 use lowwater_store::hash_chains::HashChains;
 use std::collections::hash_map::RandomState;
@@ -120,10 +120,13 @@ impl Dcache {
             let lists = [(); 3].map(|()| ListLru::with_occupancy(Arc::clone(&occupancy)));
             let inodes = Inodes::new(ListLru::with_occupancy(occupancy));
             let has_negative_lists = self.policy.has_own_lists();
-            let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), has_negative_lists, lists, inodes));
+            // A registry has 1 to 65,536 nodes.
+            let last_node = NodeId::new((registry.nodes() - 1) as u16);
+            let sb =
+                Arc::new(SuperBlock::new(id, backend, group.clone(), has_negative_lists, last_node, lists, inodes));
             let name = Name::checked(b"root");
             let qstr = QStr::new(core.secret, 0, name);
-            let root = Arc::new(Dentry::new(&qstr, None, id, group.clone(), core.topology.current(), 0));
+            let root = Arc::new(Dentry::new(&qstr, None, id, group.clone(), core.current_node(&sb), 0));
             core.counters.dentry_allocated(root.addr());
             let inode = sb.inodes.get(node.inode, Kind::Directory, group, root.node);
             core.instantiate(&sb, &root, inode);
@@ -221,7 +224,8 @@ impl Builder {
     }
 
     /// Sets the topology, which assigns dentries to NUMA nodes. Default: the topology of this
-    /// machine.
+    /// machine. If it has more nodes than the registry of a mount, the mount's dentries of the
+    /// further nodes are on the lists of the registry's last node.
     pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
         self.topology = Some(topology);
         self

@@ -18,6 +18,7 @@ use crate::stats::Counters;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology::Topology;
+use lowwater_lru_core::NodeId;
 use lowwater_store::hash_chains::{HashChains, Reader};
 use std::fmt;
 
@@ -76,6 +77,14 @@ impl DcacheCore {
 
     pub(crate) fn remove_superblock(&self, id: u16) {
         self.super_blocks.write()[usize::from(id)] = None;
+    }
+
+    /// Returns the node whose lists get the dentries and inodes that this thread allocates. A node
+    /// beyond the last one of the mount's registry is replaced by that one, as no reclaim of the
+    /// registry would find them on a later node.
+    #[inline]
+    pub(crate) fn current_node(&self, sb: &SuperBlock) -> NodeId {
+        self.topology.current().min(sb.last_node)
     }
 
     /// Returns the hashed name `name` below the directory `dir`.

@@ -56,7 +56,7 @@ impl DcacheCore {
         let entered = parent.count.get();
         debug_assert!(entered, "a directory in use is not dead");
         let dentry =
-            Arc::new(Dentry::new(qstr, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
+            Arc::new(Dentry::new(qstr, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.current_node(sb), flags));
         let index = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
         // Relaxed: read under the children lock that was just held, by threads that found the
         // dentry.

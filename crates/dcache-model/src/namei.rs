@@ -150,7 +150,7 @@ impl Mount {
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         let node = self.sb.backend.create(number, name, kind)?;
-        let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.topology.current());
+        let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.current_node(&self.sb));
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
@@ -167,7 +167,7 @@ impl Mount {
         }
         let (number, cached) = self.lookup_vacant(dir, name)?;
         self.sb.backend.link(file.inode(), number, name)?;
-        let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
+        let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.current_node(&self.sb));
         Ok(self.instantiate_at(dir, name, cached, inode))
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct SuperBlock {
     pub(crate) group: Memcg,
     /// Whether negatives have lists of their own.
     pub(crate) has_negative_lists: bool,
+    /// The last node of the mount's registry, whose reclaim visits no list of a later one.
+    pub(crate) last_node: NodeId,
 }
 
 impl SuperBlock {
@@ -46,12 +48,24 @@ impl SuperBlock {
         backend: Arc<dyn Backend>,
         group: Memcg,
         has_negative_lists: bool,
+        last_node: NodeId,
         dentries: [ListLru<Dentry>; 3],
         inodes: Inodes,
     ) -> Self {
         let [dentries, probation, protected] = dentries;
-        let (rename_mutex, root) = (Mutex::new(()), OnceLock::new());
-        Self { id, backend, rename_mutex, dentries, probation, protected, inodes, root, group, has_negative_lists }
+        Self {
+            id,
+            backend,
+            rename_mutex: Mutex::new(()),
+            dentries,
+            probation,
+            protected,
+            inodes,
+            root: OnceLock::new(),
+            group,
+            has_negative_lists,
+            last_node,
+        }
     }
 
     pub(crate) fn root(&self) -> &Arc<Dentry> {

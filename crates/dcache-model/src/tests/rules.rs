@@ -4,9 +4,13 @@
 //! check behaviour that has no number there. `ci/claims.md` and docs/HAZARDS.md quote names.
 
 use super::Fixture;
+use crate::backend::Memory;
 use crate::flag;
 use crate::negative::Unbounded;
 use crate::{Dcache, ErrorKind, Kind, OnUnlink};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{MemcgTree, NodeId};
+use lowwater_shrinker::Registry;
 use std::sync::Arc;
 
 #[test]
@@ -461,4 +465,24 @@ fn a_link_has_the_kind_of_its_file() {
     assert_eq!(fixture.mount.link(b"/tty", b"/tty2").unwrap().kind(), Kind::Other);
     assert!(fixture.mount.invalidate(b"/tty2").unwrap());
     assert_eq!(fixture.mount.stat(b"/tty2").unwrap().unwrap().kind, Kind::Other);
+}
+
+#[test]
+fn a_registry_of_fewer_nodes_than_the_topology_frees_the_dentries_of_all_nodes() {
+    let topology = Arc::new(Fixed::new(3));
+    let (tree, memory) = (MemcgTree::default(), Arc::new(Memory::new()));
+    let dcache = Dcache::builder().buckets(16).topology(topology.clone()).build();
+    for nodes in 1..=3 {
+        let registry = Registry::new(&tree, nodes);
+        let mount = dcache.mount(memory.clone(), &registry, tree.root()).unwrap();
+        for n in 0..30 {
+            topology.set_current(NodeId::new(n % 3));
+            let name = format!("/{n} in a registry of {nodes}");
+            drop(mount.create(name.as_bytes()).unwrap());
+            let dentry = mount.lookup(name.as_bytes()).unwrap().unwrap();
+            assert_eq!(dentry.dentry.node.index(), usize::from(n % 3).min(nodes - 1));
+        }
+        while registry.drop_caches() > 0 {}
+        assert_eq!((dcache.statistics().nr_dentry, mount.sb.inodes.len()), (1, 1), "the root is left");
+    }
 }
