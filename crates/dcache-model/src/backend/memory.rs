@@ -52,21 +52,26 @@ impl Memory {
     /// # Errors
     ///
     /// [`io::ErrorKind::InvalidInput`] if a component is not a valid name;
-    /// [`io::ErrorKind::NotADirectory`] if a file is on the way.
+    /// [`io::ErrorKind::NotADirectory`] if a file is on the way; [`io::ErrorKind::AlreadyExists`]
+    /// if the path exists with another kind.
     pub fn create_path(&self, path: &[u8], kind: Kind) -> io::Result<()> {
-        let mut dir = ROOT;
+        let mut node = self.root()?;
         let mut parts = path.split(|&b| b == b'/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
             let name =
                 Name::new(part).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
             let kind = if parts.peek().is_some() { Kind::Directory } else { kind };
-            let there = self.tree.lock().directory(dir)?.get(part).copied();
-            dir = match there {
-                Some(node) => node.inode,
-                None => self.create(dir, name, kind)?.inode,
+            let there = self.tree.lock().directory(node.inode)?.get(part).copied();
+            node = match there {
+                Some(node) => node,
+                None => self.create(node.inode, name, kind)?,
             };
         }
-        Ok(())
+        if node.kind == kind {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
     }
 }
 
@@ -168,6 +173,24 @@ impl Backend for Memory {
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn create_path_refuses_an_existing_name_of_another_kind() {
+        let memory = Memory::new();
+        for kind in [Kind::File, Kind::Directory, Kind::Other] {
+            let path = format!("/dir/{kind:?}").into_bytes();
+            memory.create_path(&path, kind).unwrap();
+            for other in [Kind::File, Kind::Directory, Kind::Other] {
+                let made = memory.create_path(&path, other).map_err(|error| error.kind());
+                assert_eq!(made, if other == kind { Ok(()) } else { Err(io::ErrorKind::AlreadyExists) });
+            }
+        }
+        let below_file = memory.create_path(b"/dir/File/below", Kind::File).map_err(|error| error.kind());
+        assert_eq!(below_file, Err(io::ErrorKind::NotADirectory));
+        memory.create_path(b"/", Kind::Directory).unwrap();
+        let root = memory.create_path(b"/", Kind::File).map_err(|error| error.kind());
+        assert_eq!(root, Err(io::ErrorKind::AlreadyExists), "the root is a directory");
+    }
 
     #[test]
     fn a_rename_to_a_name_of_the_same_object_does_nothing() {
