@@ -4,6 +4,7 @@
 //!
 //! A change must ensure that `wait` returns at the timeout, and after a `wake` that came before it.
 
+use alloc::string::String;
 use core::convert::Infallible;
 use core::time::Duration;
 use std::io;
@@ -20,7 +21,9 @@ pub(crate) struct OpenSource(Infallible);
 
 impl OpenSource {
     pub(crate) fn open(source: &Source) -> Result<Self, SourceError> {
-        Err(SourceError::Unsupported { file: source.file()? })
+        // Without a cgroup, the file of the process's own cgroup has no path.
+        let file = source.file().unwrap_or_else(|_| String::from("memory.pressure"));
+        Err(SourceError::Unsupported { file })
     }
 
     pub(crate) fn cgroup_events(_group: &Path, _is_own: bool) -> Result<Option<Self>, SourceError> {
@@ -73,5 +76,30 @@ impl Poller {
             }
         }
         *waked = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::psi::{Psi, Trigger};
+    use crate::systemd::Watch;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_source_is_unsupported() {
+        let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).unwrap();
+        let watch = Watch { path: "/run/pressure".into(), write: Vec::new() };
+        let sources = [
+            (Source::Psi(Psi::own_cgroup(trigger)), "memory.pressure"),
+            (Source::Psi(Psi::system(trigger)), "/proc/pressure/memory"),
+            (Source::Systemd(watch), "/run/pressure"),
+        ];
+        for (source, expected) in sources {
+            match OpenSource::open(&source) {
+                Err(SourceError::Unsupported { file }) => assert_eq!(file, expected),
+                other => panic!("{source:?}: {other:?}"),
+            }
+        }
     }
 }
