@@ -132,6 +132,11 @@ impl Trigger {
         self.stall
     }
 
+    /// Returns the length of a window.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
     /// Returns whether the kernel accepts this trigger without `CAP_SYS_RESOURCE`.
     pub fn is_unprivileged(&self) -> bool {
         self.window.as_micros() % WINDOW_UNPRIVILEGED.as_micros() == 0

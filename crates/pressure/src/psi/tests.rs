@@ -46,6 +46,7 @@ proptest! {
         prop_assert_eq!(made.is_ok(), fits);
         if let Ok(trigger) = made {
             prop_assert_eq!(trigger.to_string(), format!("some {stall_us} {window_us}"));
+            prop_assert_eq!((trigger.stall(), trigger.window()), (stall, window));
             prop_assert_eq!(trigger.is_unprivileged(), window_us % 2_000_000 == 0);
         }
     }
