@@ -228,6 +228,18 @@ fn a_step_that_is_cut_short_keeps_its_priority_if_it_freed_something() {
 }
 
 #[test]
+fn a_job_is_given_up_if_its_steps_may_scan_nothing() {
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, 1_000);
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
+    // The visit of the first step counts the objects.
+    let last = (0..1_000).find(|&n| job.step(&registry, N0, u64::from(n == 0)) != Step::Again);
+    // One step per priority from 12 to 0.
+    assert_eq!((last, job.step(&registry, N0, 0)), (Some(12), Step::Exhausted));
+    assert!(shelf.total() > 0);
+}
+
+#[test]
 fn a_step_without_work_calls_no_shrinker() {
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, 1_000);

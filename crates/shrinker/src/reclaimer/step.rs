@@ -281,7 +281,8 @@ impl Job {
                 let scans = registry.held(&self.memcg, node).saturating_mul(IDLE_ROUNDS_MAX).min(IDLE_SCANS_MAX);
                 self.idle_scans_max = if self.idle == IDLE_STEPS_MAX { scans } else { scans.min(self.idle_scans_max) };
             }
-            let nothing = progress.scanned == 0 && !cut;
+            // A step that may scan nothing is cut short whatever the shrinkers hold.
+            let nothing = progress.scanned == 0 && (!cut || scan_max == 0);
             if nothing || (self.idle >= IDLE_STEPS_MAX && self.idle_scanned >= self.idle_scans_max) {
                 return Step::Exhausted;
             }
