@@ -8,6 +8,7 @@
 # | wasm32-wasip1 | lowwater | unit tests of base, rcu, lru-core, store, shrinker, under wasmtime |
 # | x86_64-apple-darwin, aarch64-apple-darwin | libraries and programs of all packages | no |
 # | aarch64-unknown-linux-musl | libraries and programs of all packages | no |
+# | powerpc-unknown-linux-gnu, which has no 64-bit atomics | base, rcu, lru-core, store, shrinker, pressure, dcache-model | no |
 #
 # A target, wine or wasmtime that is not available is reported as NOT CHECKED or NOT RUN.
 #
@@ -36,6 +37,7 @@ check_on aarch64-apple-darwin --workspace --lib --bins
 check_on aarch64-unknown-linux-musl --workspace --lib --bins
 check_on x86_64-pc-windows-gnu --workspace --lib --bins
 check_on wasm32-wasip1 -p lowwater --features async,metrics
+check_on powerpc-unknown-linux-gnu "${below[@]}" -p lowwater-pressure -p lowwater-dcache-model
 
 # programs TARGET ARGUMENT...: builds the unit tests, and prints a line for each: package, program.
 programs() {

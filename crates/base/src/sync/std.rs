@@ -15,6 +15,9 @@ pub use parking_lot::{Condvar, Mutex, MutexGuard, RawMutex, RwLock, RwLockReadGu
 /// Atomic types, their orderings and fences.
 pub mod atomic {
     pub use core::sync::atomic::*;
+    // Emulated with a few global locks, on some processors with 32 bits.
+    #[cfg(not(target_has_atomic = "64"))]
+    pub use portable_atomic::AtomicU64;
 }
 
 /// Yields to other threads, in a lock-free loop that waits for a step of another thread.
