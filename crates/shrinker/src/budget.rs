@@ -96,9 +96,10 @@ pub enum Kick {
 /// equal arguments give equal results.
 ///
 /// Called during a visit to a shrinker, inside a [`CallbackScope`](crate::CallbackScope), without a
-/// lock held. An implementation may use the registry, but its reclaim calls do nothing. A panic of
-/// [`plan`](Self::plan) or [`commit`](Self::commit) loses the debt that was taken; the panic
-/// reaches the caller of reclaim, and ends no thread of a [`Reclaimer`](crate::Reclaimer).
+/// lock held. An implementation may use the registry, but its reclaim calls do nothing; without
+/// `std` they recurse without bound, so it must make none. A panic of [`plan`](Self::plan) or
+/// [`commit`](Self::commit) loses the debt that was taken; the panic reaches the caller of reclaim,
+/// and ends no thread of a [`Reclaimer`](crate::Reclaimer).
 pub trait Policy: Send + Sync {
     /// Returns whether a caller takes the owed objects: a background thread if `background`, else a
     /// foreground caller. Other callers take only the carried fraction ([`Debt::carry`]).

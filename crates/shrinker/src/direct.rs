@@ -58,8 +58,8 @@ pub enum DirectStop {
     ScanBound,
     /// The maximum time of one call has passed.
     TimeBound,
-    /// The thread is inside a callback, or in a scope that forbids reclaim; or there was no memory
-    /// to enter a scope.
+    /// The thread is inside a callback, or in a scope that forbids reclaim (both only with `std`);
+    /// or there was no memory to enter a scope.
     InScope,
 }
 

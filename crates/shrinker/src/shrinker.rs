@@ -13,9 +13,9 @@ use crate::control::ShrinkControl;
 ///
 /// The methods are called on any thread, several at once, for different groups and nodes or the
 /// same ones. They may use the lists and locks of their own cache as far as
-/// [`ShrinkControl::flags`] allows. Reclaim that they start returns at once, because it is running
-/// already. A [`Registration`](crate::Registration) that they drop, also their own, ends without
-/// waiting.
+/// [`ShrinkControl::flags`] allows. With `std`, reclaim that they start returns at once, because it
+/// is running already; without it they must start none, as it would recurse without bound. A
+/// [`Registration`](crate::Registration) that they drop, also their own, ends without waiting.
 ///
 /// With `std`, a panic of a callback is caught and counted, and the shrinker is quarantined: it is
 /// not called again, and reclaim continues with the others.

@@ -20,7 +20,7 @@ use crate::registry::Registry;
 impl Registry {
     /// Returns the text of a shrinker's `count` file; `None` if there is no such shrinker, if it is
     /// quarantined, panics or ends meanwhile, if the calling thread is inside a callback or a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope), or without memory:
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope) (both only with `std`), or without memory:
     ///
     /// ```text
     /// <group id> <objects on node 0> <objects on node 1> ...

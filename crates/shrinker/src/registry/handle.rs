@@ -106,8 +106,8 @@ impl Registry {
     }
 
     /// Keeps this thread from reclaiming through this registry until the guard is dropped: for code
-    /// that holds locks that a shrinker's callback takes. Aborts the process if there is no memory
-    /// to record the thread.
+    /// that holds locks that a shrinker's callback takes. Without `std` the scope does nothing
+    /// ([`NoReclaim`]). Aborts the process if there is no memory to record the thread.
     pub fn no_reclaim_scope(&self) -> NoReclaim<'_> {
         self.core.scopes.enter()
     }
@@ -115,7 +115,8 @@ impl Registry {
     /// As [`no_reclaim_scope`](Self::no_reclaim_scope), but returns `None` if the thread is inside
     /// a callback or a scope already, or without memory. For a cache that evicts on its own
     /// initiative and runs user code for it, which could make it evict inside of that code again
-    /// and again: on `None` it must not evict either, unless it prevents that by itself.
+    /// and again: on `None` it must not evict either, unless it prevents that by itself. Without
+    /// `std` the thread counts as outside, so the cache must always prevent it by itself.
     pub fn first_no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
         self.core.scopes.enter_first()
     }

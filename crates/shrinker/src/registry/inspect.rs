@@ -36,8 +36,8 @@ impl Registry {
     }
 
     /// As [`snapshot`](Self::snapshot), with the current size of each live pair: one call of
-    /// `count_objects` and one of `weigh_objects` for each. Inside a callback or a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope) no shrinker is called. A pair whose shrinker
+    /// `count_objects` and one of `weigh_objects` for each. With `std`, no shrinker is called
+    /// inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope). A pair whose shrinker
     /// ends meanwhile keeps the count of its last visit.
     pub fn survey(&self) -> RegistryStats {
         // Before the snapshot: the pairs of a key are then those of the shrinker that still has it.

@@ -1,7 +1,7 @@
 //! The calls of a registry that make its shrinkers give memory back.
 //!
-//! Each call enters a scope first (`scope.rs`), so that nested reclaim does nothing, and passes its
-//! bounds to `pass`, `direct` or `least_useful`, which do the work.
+//! Each call enters a scope first (`scope.rs`), so that nested reclaim does nothing (with `std`),
+//! and passes its bounds to `pass`, `direct` or `least_useful`, which do the work.
 //!
 //! Numbers such as S19 are those of docs/INVARIANTS.md.
 //!
@@ -29,7 +29,7 @@ impl Registry {
     ///
     /// O(pairs that may hold objects), whatever the number of groups and shrinkers. Does nothing if
     /// `root` is offline (`docs/INVARIANTS.md`, S19) or a group of another tree, if the node does
-    /// not exist, or if the thread is inside a callback or a
+    /// not exist, or, with `std`, if the thread is inside a callback or a
     /// [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
@@ -85,7 +85,8 @@ impl Registry {
     /// nothing else to do.
     ///
     /// O(groups + their lists), and if lists were freed, a call of `count_objects` for each live
-    /// pair. Does nothing inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// pair. With `std`, does nothing inside a callback or a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope).
     pub fn sweep(&self) -> Swept {
         let Some(_scope) = self.core.scopes.enter_first() else { return Swept::default() };
         let swept = list_lru::sweep(&self.core.root);
@@ -103,7 +104,7 @@ impl Registry {
     /// its cost (`docs/INVARIANTS.md`, S23).
     ///
     /// The thread must hold no lock that callbacks of shrinkers take, or declare such a lock with
-    /// `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// `flags` or, with `std`, a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "try_to_free_mem_cgroup_pages")]
     pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
         crate::direct::reclaim(&self.core, memcg, flags, done)
@@ -118,10 +119,10 @@ impl Registry {
     /// none to pass.
     ///
     /// Frees nothing unless the registry selects victims [by
-    /// utility](crate::RegistryConfig::by_utility); nor if all candidates are protected, inside a
-    /// callback, or in a [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group with few of
-    /// many pairs, a call may find none of them. In these cases other ways of reclaim remain. A
-    /// call without a bound frees at most two million objects.
+    /// utility](crate::RegistryConfig::by_utility); nor if all candidates are protected, or, with
+    /// `std`, inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group
+    /// with few of many pairs, a call may find none of them. In these cases other ways of reclaim
+    /// remain. A call without a bound frees at most two million objects.
     ///
     /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
     /// objects, and at most 1/64 of the pair's objects (1/16 if there are too many pairs to examine
