@@ -39,7 +39,7 @@ const TRIM_SOON_NS: u64 = 100_000_000;
 /// Longer than the default interval of trims (1 s, `trim.rs`), so that no usual wait stops them.
 const TRIM_LATE_NS: u64 = 1_500_000_000;
 
-/// For this time after a successful reading of a limit, failed ones hold level and ceiling.
+/// For this time at most after a successful reading of a limit, level and ceiling are held.
 const HOLD_MAX_NS: u64 = 300_000_000_000;
 
 /// The state of a monitor; see the module.
@@ -73,27 +73,28 @@ pub(super) struct MonitorState {
     stop: bool,
 }
 
-/// Whether failed readings of a limit hold level and ceiling.
+/// Whether level and ceiling are held until the next reading of a limit.
 #[derive(Debug, Default)]
 struct ReadingHold {
     /// The time of the last reading that succeeded.
     read_ns: u64,
-    /// The last reading failed, though the limit exists.
-    has_failed: bool,
+    /// The last reading failed, though the limit exists; or it found the ceiling at its floor, and
+    /// the next reading comes late.
+    is_waiting: bool,
 }
 
 impl ReadingHold {
-    /// Notes a successful reading. If the one before failed, the times of `target` begin now.
+    /// Notes a successful reading. If level and ceiling were held, the times of `target` begin now.
     fn succeeded(&mut self, now_ns: u64, target: &mut Target) {
         self.read_ns = now_ns;
-        if core::mem::take(&mut self.has_failed) {
+        if core::mem::take(&mut self.is_waiting) {
             target.hold(now_ns);
         }
     }
 
     /// A cause of failures may last for ever: after [`HOLD_MAX_NS`] time restores the ceiling.
     fn is_on(&self, now_ns: u64) -> bool {
-        self.has_failed && now_ns.saturating_sub(self.read_ns) < HOLD_MAX_NS
+        self.is_waiting && now_ns.saturating_sub(self.read_ns) < HOLD_MAX_NS
     }
 }
 
@@ -235,7 +236,7 @@ impl MonitorState {
                 self.watched = Some(watched);
                 self.is_cgroup_near = false;
                 // A removed group stays unreadable, and no memory of this process is in it.
-                self.cgroup_hold.has_failed = !error.is_missing();
+                self.cgroup_hold.is_waiting = !error.is_missing();
                 self.give_back(now_ns);
             }
         }
@@ -270,7 +271,7 @@ impl MonitorState {
         let Some(usage) = usage else {
             stats.failed += 1;
             limit.failed(now_ns);
-            self.resident_hold.has_failed = true;
+            self.resident_hold.is_waiting = true;
             self.is_resident_critical = false;
             self.give_back(now_ns);
             return;
@@ -301,6 +302,8 @@ impl MonitorState {
             self.apply();
         } else if lowers {
             self.resident.iter_mut().for_each(|limit| limit.was_in_vain(now_ns));
+            // Caches that grew before that reading would be emptied again by it.
+            self.resident_hold.is_waiting = true;
         }
     }
 
@@ -347,8 +350,8 @@ impl MonitorState {
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(WatchedCgroup::due);
         let resident = self.resident.as_ref().map(ResidentLimit::due);
-        // No step is made while a reading that failed holds the ceiling: the next reading, which is
-        // due in a second at most, looks again.
+        // No step is made while the ceiling is held: the next reading looks again. It is due in a
+        // second at most after one that failed, and else in `EVERY_IN_VAIN` (`resident.rs`).
         let step = if self.is_held(now_ns) { None } else { self.target.due() };
         let due = [step, self.trim.due(self.is_urgent()), fall, watched, resident].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
@@ -383,7 +386,7 @@ impl MonitorState {
         self.cgroup_hold.is_on(now_ns) || self.resident_hold.is_on(now_ns)
     }
 
-    /// Makes the steps that are due, or postpones them while a limit cannot be read.
+    /// Makes the steps that are due, or postpones them while level and ceiling are held.
     fn give_back(&mut self, now_ns: u64) {
         if self.is_held(now_ns) {
             self.target.hold(now_ns);

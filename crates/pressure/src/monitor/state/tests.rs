@@ -297,6 +297,34 @@ fn a_maximum_that_caches_cannot_reach_is_read_less_often() {
     }
 }
 
+/// Otherwise the caches would refill, and be emptied again by each reading.
+#[test]
+fn the_ceiling_does_not_rise_before_a_reading_that_comes_late() {
+    let (quiet, step_time) = (Duration::from_millis(100), Duration::from_millis(10));
+    let pressure = PressureConfig { floor: Some(ByteSize::ZERO), quiet, step_time, ..PressureConfig::default() };
+    let mut state = world_of(pressure, 0, None, Some(1_600)).state;
+    let mut last = 0;
+    // The second reading after a trim cannot lower the ceiling.
+    for at in [S, S + 60_000_000, 11 * S + 60_000_000] {
+        ceiling_after(&mut state, at, Some(5_000));
+        assert!(state.tick(at));
+        state.trimmed(true, Duration::ZERO);
+        assert_eq!(ceiling_after(&mut state, at, Some(5_000)), 0);
+        last = at;
+    }
+    let next = last + 10 * S;
+    assert!(!state.is_resident_due(next - 1) && state.is_resident_due(next));
+    assert_eq!(state.pause(last).unwrap().time(), Some(Duration::from_secs(10)), "no step is due before");
+    state.tick(last + 2 * S);
+    assert_eq!((state.stats().ceiling.get(), state.stats().level), (0, Level::Critical));
+    // The times begin again with the next reading.
+    assert_eq!(ceiling_after(&mut state, next, Some(0)), 0);
+    state.tick(next + 299_999_999);
+    assert_eq!((state.stats().ceiling.get(), state.stats().level), (0, Level::Low));
+    state.tick(next + S);
+    assert_eq!((state.stats().ceiling.get(), state.stats().level), (1_000, Level::Calm));
+}
+
 #[test]
 fn without_a_reading_the_ceiling_does_not_rise() {
     let World { tree, mut state, .. } = world_with(800, None, Some(1_600));
