@@ -416,9 +416,18 @@ impl MonitorState {
     /// the usage is above it, or if it is above the one told last. Hooks of the tree may be user
     /// code, which must not run under the lock of this state.
     pub(super) fn apply(&mut self) {
-        let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
+        self.apply_for(self.memcg.usage());
+    }
+
+    /// As [`apply`](Self::apply), for the usage at a reading before the call.
+    fn apply_for(&mut self, mut usage: ByteSize) {
+        let (max, ceiling) = (self.memcg.max(), self.target.ceiling());
         if usage <= ceiling {
             self.memcg.set_max_unreported(ceiling);
+            // A charge since that reading may have found the old `max`, and woken no reclaimer.
+            usage = self.memcg.usage();
+        }
+        if usage <= ceiling {
             if self.told.take_if(|told| *told < ceiling).is_some() {
                 // The reclaimer may still be on the way to a lower ceiling.
                 self.reclaimer.reclaim_to(&self.memcg, ceiling);
@@ -430,7 +439,7 @@ impl MonitorState {
             return;
         }
         self.resident.iter_mut().for_each(ResidentLimit::fell);
-        self.memcg.set_max_unreported(self.memcg.max().min(usage).max(ceiling));
+        self.memcg.set_max_unreported(max.min(usage).max(ceiling));
         self.fall.get_or_insert(UsageFall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
         self.told = Some(ceiling);
         self.reclaimer.reclaim_to(&self.memcg, ceiling);

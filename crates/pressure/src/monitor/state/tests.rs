@@ -106,6 +106,21 @@ fn a_usage_at_the_ceiling_need_not_fall() {
     assert_eq!((reclaimer.0.load(Relaxed), tree.root().max()), (0, ByteSize::new(1_000)));
 }
 
+/// A charge that still finds the old limit wakes no reclaimer.
+#[test]
+fn a_usage_that_rises_above_a_new_ceiling_has_to_fall() {
+    let World { tree, reclaimer, mut state } = world(900, None);
+    state.apply();
+    state.target.set_budget(ByteSize::new(500));
+    // The usage before a charge of 500 bytes.
+    state.apply_for(ByteSize::new(400));
+    assert_eq!((reclaimer.0.load(Relaxed), reclaimer.1.load(Relaxed)), (1, 500));
+    assert_eq!(tree.root().max().get(), 900, "the limit follows the usage down");
+    tree.root().uncharge(ByteSize::new(400));
+    state.follow(state.fall.as_ref().unwrap().due);
+    assert!(state.fall.is_none() && tree.root().max().get() == 500);
+}
+
 #[test]
 fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
     let mut watched = watched("due");
