@@ -41,8 +41,9 @@ const REST_MIN: Duration = Duration::from_millis(1);
 /// group that is charged.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// The reclaimer threads of a registry, one per node, pinned to the node's processors if possible.
-/// Dropping this stops and joins the threads, and so waits for running callbacks.
+/// The reclaimer threads of a registry, one per node, pinned to the node's processors if possible:
+/// to those on which the thread that calls [`start`](Self::start) may run. Dropping this stops and
+/// joins the threads, and so waits for running callbacks.
 ///
 /// Inside a callback, of a shrinker of any registry or another
 /// [`CallbackScope`](crate::CallbackScope), the drop does not join: a thread of this reclaimer may
@@ -122,8 +123,8 @@ impl Reclaimer {
     ///
     /// [`StartError::Thread`] if the system provides no thread; [`StartError::Nodes`] if `topology`
     /// does not match the registry's. If a thread cannot be pinned (the processors may have been
-    /// taken away), this is not an error; see [`NodeStats::pinned`]. Aborts the process if there is
-    /// no memory.
+    /// taken away, or be excluded), this is not an error; see [`NodeStats::pinned`]. Aborts the
+    /// process if there is no memory.
     ///
     /// # Panics
     ///
@@ -458,14 +459,18 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     }
 }
 
-/// Pins the calling thread to these processors. Returns false if that is not possible.
+/// Pins the calling thread to those of these processors on which it may run. Returns false if that
+/// is not possible; then it may run where it could before.
 #[cfg(target_os = "linux")]
 fn pin(cpus: &[usize]) -> bool {
-    let mut set = rustix::thread::CpuSet::new();
-    for cpu in cpus.iter().filter(|cpu| **cpu < rustix::thread::CpuSet::MAX_CPU) {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+    // The kernel checks a new set against the cpuset only, and not against that of `taskset`.
+    let Ok(allowed) = sched_getaffinity(None) else { return false };
+    let mut set = CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU && allowed.is_set(**cpu)) {
         set.set(*cpu);
     }
-    set.count() > 0 && rustix::thread::sched_setaffinity(None, &set).is_ok()
+    set.count() > 0 && sched_setaffinity(None, &set).is_ok()
 }
 
 /// Pins the calling thread to these processors: not supported on this platform.

@@ -186,3 +186,29 @@ fn a_thread_that_finds_nothing_to_do_again_has_not_woken() {
     });
     assert_eq!(seen, [(0, false), (1, true)], "wake-ups, and whether the job is kept");
 }
+
+/// As `taskset` and a container's `cpuset` restrict a process.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn a_thread_is_pinned_to_allowed_processors_alone() {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+    let allowed = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<Vec<_>>();
+    let own = allowed(sched_getaffinity(None).unwrap());
+    let &[first, second, ..] = &own[..] else { return };
+    let one = |cpu| {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        set
+    };
+    for (cpus, is_pinned) in [(&own[..], true), (&[second], false), (&[], false)] {
+        // Binding ends with the thread.
+        let seen = std::thread::scope(|scope| {
+            let bound = scope.spawn(|| {
+                sched_setaffinity(None, &one(first)).unwrap();
+                (pin(cpus), allowed(sched_getaffinity(None).unwrap()))
+            });
+            bound.join().unwrap()
+        });
+        assert_eq!(seen, (is_pinned, alloc::vec![first]), "pinned to {cpus:?}");
+    }
+}
