@@ -167,9 +167,9 @@ impl Runtime {
         if self.inner.housekeeper.is_dropping(group) || !group.is_online() {
             return Err(MemcgError::AlreadyDying);
         }
-        // Before the housekeeper starts: where it finds no entry of the group, none is inserted
-        // later. Unreported: the reclaimer would evict the entries, and not remove them.
-        group.set_max_unreported(ByteSize::ZERO);
+        // Sets a `max` of 0, before the housekeeper starts: where it finds no entry of the group,
+        // none is inserted later. The reclaimer must not evict the entries, which are removed.
+        group.begin_drop();
         if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
         }

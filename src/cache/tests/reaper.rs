@@ -191,6 +191,28 @@ fn a_dropped_group_is_emptied_in_the_background() {
     until("memory", || cache.collect() == ByteSize::ZERO);
 }
 
+/// Requests of the reclaimer that exist already must not follow the `max` of 0.
+#[test]
+fn a_dropped_group_with_reclaim_in_progress_is_emptied_by_the_housekeeper() {
+    const ENTRIES: u64 = 50_000;
+    let runtime = Runtime::builder().budget(ByteSize::mib(256)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::new(64)).build().unwrap();
+    for _ in 0..3 {
+        let (tenant, before) = (runtime.group("t").unwrap(), cache.stats());
+        for key in 0..ENTRIES {
+            cache.entry(key).group(&tenant).insert(key).unwrap();
+        }
+        tenant.set_max(ByteSize::new(tenant.usage().get() / 100 * 99));
+        runtime.drop_group(&tenant).unwrap();
+        until("the end", || !tenant.is_online() && cache.is_empty());
+        let evicted = || cache.stats().evictions - before.evictions;
+        until("the counts", || evicted() + cache.stats().removed - before.removed == ENTRIES);
+        // The reclaimer's target was a sixteenth below the `max`.
+        let evicted = evicted();
+        assert!(evicted <= ENTRIES / 10, "{evicted} evicted");
+    }
+}
+
 #[test]
 fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
     let cache = cache_of(ByteSize::mib(16));

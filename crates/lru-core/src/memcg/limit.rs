@@ -98,6 +98,21 @@ impl Memcg {
         }
     }
 
+    /// Sets [`max`](Self::max) to 0 without a report, before the owner of the tree removes the
+    /// group's objects: reclaimers ignore the group's `max` from now on, for ever.
+    #[doc(hidden)]
+    pub fn begin_drop(&self) {
+        self.limits().begin_drop();
+        self.set_max_unreported(ByteSize::ZERO);
+    }
+
+    /// Returns the `max` that a reclaimer has to bring the usage below: [`max`](Self::max), or none
+    /// while the group's objects are left to the owner of the tree.
+    #[doc(hidden)]
+    pub fn reclaim_max(&self) -> ByteSize {
+        ByteSize::new(self.limits().reclaim_max())
+    }
+
     fn drain_stock(&self) {
         self.tree().drain_stock(|memcg| memcg.is_descendant_of(self));
     }

@@ -6,7 +6,7 @@
 //! "Orderings" in `protection`).
 
 use crate::mutated;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The settings of one group, in bytes; `u64::MAX` in `high` and `max` is no limit.
 pub(super) struct Limits {
@@ -14,6 +14,9 @@ pub(super) struct Limits {
     pub(super) low: Guarantee,
     high: AtomicU64,
     max: AtomicU64,
+    /// The owner of the tree removes the group's objects, so no reclaimer does it for `max`. Set
+    /// once, before the owner stores a `max` of 0.
+    is_being_dropped: AtomicBool,
 }
 
 /// `min` or `low` of one group, in bytes.
@@ -34,6 +37,7 @@ impl Limits {
             low: Guarantee::new(),
             high: AtomicU64::new(u64::MAX),
             max: AtomicU64::new(u64::MAX),
+            is_being_dropped: AtomicBool::new(false),
         }
     }
 
@@ -62,6 +66,24 @@ impl Limits {
         // `max` under that slot's lock, which the drain takes after this store: either the thread
         // reads the new `max`, or the drain finds its bytes.
         self.max.swap(max, if mutated!("max swap relaxed") { Ordering::Relaxed } else { Ordering::Release })
+    }
+
+    /// Ends the effect of `max` on [`reclaim_max`](Self::reclaim_max).
+    pub(super) fn begin_drop(&self) {
+        // Relaxed: the Release of the `swap_max` that follows pairs with the Acquire in `max`.
+        self.is_being_dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `max`, or no limit after `begin_drop`.
+    pub(super) fn reclaim_max(&self) -> u64 {
+        let max = self.max();
+        // Relaxed: after `max`, whose Acquire pairs with the Release of a `swap_max` after
+        // `begin_drop`: a thread that reads that `max` sees the flag.
+        if self.is_being_dropped.load(Ordering::Relaxed) {
+            u64::MAX
+        } else {
+            max
+        }
     }
 }
 

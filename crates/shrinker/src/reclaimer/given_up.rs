@@ -86,7 +86,7 @@ impl GivenUp {
 /// Returns true if a group is above the limit that a reason follows.
 fn is_above_limit(memcg: &Memcg, reason: ReclaimReason) -> bool {
     match reason {
-        ReclaimReason::Watermark | ReclaimReason::Limit => memcg.usage() > memcg.max(),
+        ReclaimReason::Watermark | ReclaimReason::Limit => memcg.usage() > memcg.reclaim_max(),
         ReclaimReason::High => memcg.usage() > memcg.high(),
         ReclaimReason::Debt | ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => false,
     }

@@ -10,7 +10,8 @@
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | the ceiling |
 //!
 //! A reason selects the target of a job, and requests of one group and kind are merged (manual ones
-//! add up). The target of a limit is read again at each step, as limits change.
+//! add up). The target of a limit is read again at each step, as limits change. The `max` of 0 of
+//! a dropped group is none of these limits, as the owner of the tree removes the group's objects.
 
 use lowwater_lru_core::ByteSize;
 use lowwater_lru_core::Memcg;
@@ -45,7 +46,7 @@ impl ReclaimReason {
     /// Returns the usage that `memcg` is to come down to.
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> ByteSize {
         match self {
-            Self::Watermark | Self::Limit => watermarks.target(memcg.max()),
+            Self::Watermark | Self::Limit => watermarks.target(memcg.reclaim_max()),
             Self::High => memcg.high(),
             Self::Debt => ByteSize::MAX,
             Self::Manual(bytes) => memcg.usage().saturating_sub(bytes),

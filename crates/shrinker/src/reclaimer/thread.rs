@@ -199,7 +199,8 @@ impl Reclaimer {
             if usage > high {
                 self.wake(group, ReclaimReason::High);
             }
-            if usage > low {
+            // `max` is read once, unless a limit is near.
+            if usage > low && usage > self.watermarks.low(group.reclaim_max()) {
                 self.wake(group, ReclaimReason::Watermark);
             }
             at = group.parent();
@@ -407,7 +408,7 @@ impl OfflineHook for ThreadWaker {
     fn offline(&self, _dying: &Memcg, _parent: &Memcg) {}
 
     fn limit_lowered(&self, memcg: &Memcg) {
-        for (reason, limit) in [(ReclaimReason::High, memcg.high()), (ReclaimReason::Limit, memcg.max())] {
+        for (reason, limit) in [(ReclaimReason::High, memcg.high()), (ReclaimReason::Limit, memcg.reclaim_max())] {
             if memcg.usage() > limit {
                 request_of_all(&self.nodes, memcg, reason, &self.watermarks);
             }

@@ -525,7 +525,9 @@ fn a_limit_that_is_lowered_below_the_usage_is_reported() {
         assert_eq!(reports, [(a.clone(), b(100)), (a.clone(), b(100))], "only a lower limit is reported");
         set(&a, ByteSize::MAX);
         a.set_max_unreported(b(1));
-        assert_eq!((a.max(), hook.0.lock().len()), (b(1), 0));
+        assert_eq!((a.max(), a.reclaim_max(), hook.0.lock().len()), (b(1), b(1), 0));
+        a.begin_drop();
+        assert_eq!((a.max(), a.reclaim_max(), hook.0.lock().len()), (b(0), ByteSize::MAX, 0));
     }
     tree.remove_hook(id);
     tree.root().set_max(b(1));

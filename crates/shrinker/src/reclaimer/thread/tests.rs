@@ -106,6 +106,42 @@ fn a_limit_that_is_raised_ends_the_job() {
     assert_eq!(job.target(), Some(Watermarks::RELATIVE.target(ByteSize::new(2_000))));
 }
 
+/// The owner of the tree removes the objects.
+#[test]
+fn the_max_of_a_dropped_group_requests_no_reclaim() {
+    let (tree, registry) = at_the_limit();
+    let group = tree.root().create("g").unwrap();
+    tree.root().set_max(ByteSize::MAX);
+    let _within_max = group.try_charge(ByteSize::new(1_000)).unwrap();
+    let thread = Arc::new(NodeThread::new(NodeId::ZERO));
+    let nodes = alloc::vec![(Arc::clone(&thread), None)];
+    let reclaimer = Reclaimer { nodes, registry: registry.clone(), waker: None, watermarks: MARKS };
+    let waker = ThreadWaker { nodes: alloc::vec![Arc::clone(&thread)], watermarks: MARKS };
+    let requests = || {
+        waker.limit_lowered(&group);
+        reclaimer.charged(&group);
+        thread.wake.take_now().iter().map(|request| request.reason).collect::<Vec<_>>()
+    };
+    let limits = [ReclaimReason::Watermark, ReclaimReason::Limit];
+    let mut jobs = limits.map(|reason| Job::below_limit(group.clone(), reason, MARKS));
+    group.set_max(ByteSize::ZERO);
+    assert_eq!(requests().len(), limits.len());
+    assert!(jobs.iter_mut().all(|job| job.step(&registry, NodeId::ZERO, 10) != Step::Done));
+    let mut given_up = GivenUp::default();
+    given_up.keep(&jobs[0], Instant::now().checked_sub(Duration::from_secs(1)).unwrap());
+    assert!(given_up.due_at().is_some());
+
+    group.begin_drop();
+    assert_eq!((group.max(), requests()), (ByteSize::ZERO, Vec::new()));
+    assert!(jobs.iter_mut().all(|job| job.step(&registry, NodeId::ZERO, 10) == Step::Done));
+    assert!(given_up.take_due(Instant::now()).is_empty());
+    given_up.keep(&jobs[1], Instant::now());
+    assert_eq!(given_up.due_at(), None);
+    // The program's own limit stays one.
+    group.set_high(ByteSize::new(500));
+    assert_eq!(requests().first(), Some(&ReclaimReason::High));
+}
+
 /// Holds 1,000 objects, and raises the limit when it is scanned.
 struct Raises(Memcg);
 
