@@ -12,7 +12,7 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgError, NodeId};
 
 use super::lease::{Lease, LeaseLost};
-use super::shared::{DroppedGroup, HousekeeperShared};
+use super::shared::{DroppedGroup, HousekeeperShared, RETRY};
 use super::visit::WORK;
 use crate::runtime::maintenance::Maintenance;
 
@@ -20,9 +20,9 @@ use crate::runtime::maintenance::Maintenance;
 /// record are returned.
 const CHARGES_POLL: Duration = Duration::from_millis(5);
 const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
-/// The time until the next try to end a group that has children, or that has records in a cache
-/// where a thread is held up.
-const RETRY: Duration = Duration::from_millis(100);
+/// For a group with children the time is doubled after each try, up to this. The end of a child
+/// begins again with `RETRY`: the group counts the child until the hooks have returned.
+const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// The result of evicting a group's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +76,7 @@ impl HousekeeperShared {
                 match self.end_group(lease, &group, evicts)? {
                     // The drop has notified this thread, so it works on if this was the last turn.
                     GroupEnd::MustEvict => continue,
-                    GroupEnd::HasChildren => {
-                        self.rotate(empty);
-                        RETRY
-                    }
+                    GroupEnd::HasChildren => self.postpone(empty),
                     GroupEnd::Ended => {
                         self.remove_ended(&group);
                         self.visit_each(lease, |maintenance| maintenance.release_memory())?;
@@ -137,6 +134,18 @@ impl HousekeeperShared {
             first.is_ending = false;
             dropped.push_back(first);
         }
+    }
+
+    /// As [`rotate`](Self::rotate), for a group that has children. Returns how long until the next
+    /// try.
+    fn postpone(&self, empty: Option<Instant>) -> Duration {
+        // Read under the lock, as the end of a child during this try has changed it.
+        let retry = self.state.lock().dropped.front_mut().map_or(RETRY, |first| {
+            let doubled = (first.retry * 2).min(RETRY_MAX);
+            std::mem::replace(&mut first.retry, doubled)
+        });
+        self.rotate(empty);
+        retry
     }
 
     /// Evicts records of a group for a while.
@@ -209,6 +218,26 @@ mod tests {
         housekeeper.shared.rotate(None);
         assert!(!housekeeper.shared.state.lock().dropped[0].is_ending);
         child.offline().unwrap();
+    }
+
+    /// The housekeeper must not wake ten times a second for as long as a program keeps the child.
+    #[test]
+    fn a_group_with_children_is_tried_less_often_until_a_child_ends() {
+        let (housekeeper, tree, group) = with_one_queued();
+        let _hook = tree.add_hook(housekeeper.hook());
+        let [a, b] = ["a", "b"].map(|name| group.create(name).unwrap());
+        // This work never takes too long.
+        let start = Instant::now() + Duration::from_secs(3_600);
+        let wait =
+            || housekeeper.shared.empty_groups(Lease::default(), start).ok().unwrap().map(|wait| wait.as_millis());
+        let waits: Vec<_> = (0..8).map_while(|_| wait()).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        housekeeper.shared.state.lock().is_notified = false;
+        a.offline().unwrap();
+        assert!(housekeeper.shared.state.lock().is_notified);
+        assert_eq!([wait(), wait()], [Some(100), Some(200)]);
+        b.offline().unwrap();
+        assert_eq!((wait(), group.is_online()), (None, false));
     }
 
     #[test]

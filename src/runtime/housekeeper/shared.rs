@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{Memcg, OfflineHook};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -19,6 +19,10 @@ use crate::runtime::key_order::KeyOrder;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId};
 use crate::runtime::mean_cost::MeanCost;
 use crate::runtime::retired::Retired;
+
+/// The time until the next try to end a group that has children, or that has records in a cache
+/// where a thread is held up.
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// The state under its lock, and the condition variables.
 pub(super) struct HousekeeperShared {
@@ -78,12 +82,14 @@ pub(super) struct DroppedGroup {
     pub(super) is_ending: bool,
     /// Since when no cache has a record of the group; none if that is not known.
     pub(super) empty: Option<Instant>,
+    /// The time from a try that finds children to the next one.
+    pub(super) retry: Duration,
 }
 
 impl DroppedGroup {
     /// Creates the entry of a group that the caches may have records of.
     pub(super) fn new(group: Memcg, evicts: bool) -> Self {
-        Self { group, evicts, is_ending: false, empty: None }
+        Self { group, evicts, is_ending: false, empty: None, retry: RETRY }
     }
 }
 
@@ -151,8 +157,14 @@ impl HousekeeperShared {
 }
 
 impl OfflineHook for HousekeeperShared {
-    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        let mut state = self.state.lock();
         // With the lock: `forget_group` neither waits nor runs user code.
-        self.state.lock().caches.from(0).for_each(|(_, maintenance)| maintenance.forget_group(dying));
+        state.caches.from(0).for_each(|(_, maintenance)| maintenance.forget_group(dying));
+        // The parent may be waiting for the end of its children.
+        if let Some(waiting) = state.dropped.iter_mut().find(|dropped| dropped.group == *parent) {
+            waiting.retry = RETRY;
+            self.notify_locked(state);
+        }
     }
 }
