@@ -6,8 +6,8 @@
 //!
 //! A change must ensure that a name is free again only when the dropped group's entries are gone.
 
-use lowwater_base::unwind::caught;
-use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
+use lowwater_base::unwind::{caught, AtEnd};
+use lowwater_lru_core::{Memcg, MemcgError};
 
 use super::handle::Runtime;
 
@@ -114,9 +114,13 @@ impl Runtime {
         if self.inner.housekeeper.is_dropping_itself(group) {
             return Err(MemcgError::AlreadyDying);
         }
-        group.offline()?;
-        self.forget_group(group);
-        Ok(())
+        // A hook of the tree may panic when the group has ended.
+        let _forget_ended = AtEnd(|| {
+            if !group.is_online() {
+                self.forget_group(group);
+            }
+        });
+        group.offline()
     }
 
     /// Ends a group and removes its entries from all caches, in the background. The call itself is
@@ -217,6 +221,8 @@ mod tests {
     use super::*;
     use crate::runtime::maintenance::no_records::NoRecords;
     use crate::runtime::maintenance::MaintenanceId;
+    use lowwater_lru_core::{ByteSize, OfflineHook};
+    use std::panic::{catch_unwind, AssertUnwindSafe};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
@@ -234,6 +240,26 @@ mod tests {
         }
         assert!(runtime.inner.groups.is_empty(), "the table keeps an ended group");
         assert_ne!(runtime.group("own").as_ref(), Ok(&own));
+    }
+
+    #[test]
+    fn the_table_of_paths_keeps_no_group_whose_end_panics() {
+        struct Panics;
+        impl OfflineHook for Panics {
+            fn offline(&self, _: &Memcg, _: &Memcg) {
+                panic!("a hook's");
+            }
+        }
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let (group, _child) = (runtime.group("a").unwrap(), runtime.group("a/b").unwrap());
+        let _hook = runtime.tree().add_hook(Arc::new(Panics));
+        assert_eq!(runtime.end_group(&group), Err(MemcgError::HasChildren));
+        assert_eq!(runtime.inner.groups.len(), 2);
+        for path in ["a/b", "a"] {
+            let group = runtime.group(path).unwrap();
+            assert!(catch_unwind(AssertUnwindSafe(|| runtime.end_group(&group))).is_err());
+        }
+        assert!(runtime.inner.groups.is_empty(), "the table keeps an ended group");
     }
 
     /// The states in which another thread's drop of `t` leaves a call of `group("p/t/c/d")` that
