@@ -54,7 +54,8 @@ const REST_MAX: Duration = Duration::from_millis(100);
 ///
 /// If nothing more can be freed while a group is above its `max` or `high`, the threads try again
 /// without a further request, after 0.1 s to 5 s, until the group's usage is within that limit.
-/// Each try in vain doubles this time, for all groups of a node.
+/// Each try in vain doubles this time, for all groups of a node. A thread does so for at most 1,024
+/// limits at a time: the reclaim for a further one begins again when its group is next charged.
 ///
 /// A hook of the registry's tree ([`OfflineHook::limit_lowered`]) wakes the threads when a `max` or
 /// a `high` is lowered below its group's usage.
