@@ -504,7 +504,7 @@ where
             owns_group,
             has_tenants: AtomicBool::new(false),
             ttl,
-            last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
+            last_node: NodeId::new((choices.runtime.registry().nodes() - 1) as u16),
             weigher,
             runtime: choices.runtime,
         };
