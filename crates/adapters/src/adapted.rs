@@ -295,17 +295,21 @@ impl<C: Evict> Member<C> {
             // would wait for this eviction. Without memory for a scope it waits, until its
             // deadline.
             let _scope = self.balance.no_reclaim_scope();
-            self.evict_uncharged();
-            self.end(turn);
+            self.evict_in(turn, |_| self.evict_uncharged());
         }
     }
 
-    /// Ends a turn, after the requests of other threads.
-    fn end(&self, mut turn: Turn<'_>) {
+    /// Calls `evict`, serves the requests of other threads, and ends the turn. A panic is passed on
+    /// only then, as those threads have returned: if there are several, the first one.
+    fn evict_in<R>(&self, mut turn: Turn<'_>, evict: impl FnOnce(&Turn<'_>) -> R) -> R {
+        let mut result = catch_unwind(AssertUnwindSafe(|| evict(&turn)));
         while let Some(next) = turn.end() {
-            self.evict_uncharged();
             turn = next;
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.evict_uncharged())) {
+                result = result.and(Err(panic));
+            }
         }
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Evicts down to `target`, and returns the bytes that were evicted. Those that other threads
@@ -344,14 +348,16 @@ impl<C: Evict> Shrinker for Member<C> {
             // longer the victim by then.
             return Scan::Busy;
         };
-        // Subtractions of `ByteSize` saturate.
-        let mut evicted = self.evict_to(before - bytes);
-        let weight = self.cache.weight();
-        let postponed = turn.take_postponed().min(weight / POSTPONED_PARTS);
-        if postponed > ByteSize::ZERO {
-            evicted = evicted.saturating_add(self.evict_to(weight - postponed));
-        }
-        self.end(turn);
+        let evicted = self.evict_in(turn, |turn| {
+            // Subtractions of `ByteSize` saturate.
+            let mut evicted = self.evict_to(before - bytes);
+            let weight = self.cache.weight();
+            let postponed = turn.take_postponed().min(weight / POSTPONED_PARTS);
+            if postponed > ByteSize::ZERO {
+                evicted = evicted.saturating_add(self.evict_to(weight - postponed));
+            }
+            evicted
+        });
         self.lower(self.cache.weight());
         Scan::Freed(evicted.get() / PAGE)
     }

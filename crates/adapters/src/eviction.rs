@@ -3,8 +3,8 @@
 //! An implementation of [`Evict`](crate::Evict) may lower a capacity and set it back, so two
 //! threads must not evict at once. No thread waits for the turn here: its holder may wait for that
 //! thread, or be the same thread, in the drop of an evicted value. A thread that finds the turn
-//! taken can leave a request instead, which the holder serves before it returns; after a panic, the
-//! next turn serves the request.
+//! taken can leave a request instead, which the holder serves before it returns, also after a panic
+//! in an eviction.
 //!
 //! A scan leaves no request, and returns `Scan::Busy`. Its caller needs memory at once, and evicts
 //! from another cache instead; if there is none, a charge and the reclaimer try again, for a
@@ -88,7 +88,8 @@ impl Turn<'_> {
     }
 }
 
-/// Runs only after a panic in an eviction: [`end`](Self::end) forgets the turn.
+/// Runs only after a panic that is not caught, as in the drop of another panic's payload:
+/// [`end`](Self::end) forgets the turn. The next turn serves the requests.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.lock().is_running = false;

@@ -3,6 +3,7 @@
 //! A change must ensure that each test ends with a check of the bytes: the charge against the
 //! weight, the usage against the budget, or the reported pages against those evicted.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -84,6 +85,31 @@ fn entries_without_room_are_evicted_by_the_thread_that_evicts() {
     assert!(cache.in_shrink.lock().unwrap().is_none(), "it was evicted");
     assert!(cache.weight() <= cache.charged(), "{} are charged for {}", cache.charged(), cache.weight());
     assert!(cache.charged() <= ByteSize::new(MIB));
+}
+
+/// The other thread's update has returned when the eviction, by an update or a scan, panics.
+#[test]
+fn entries_that_are_left_to_an_eviction_that_panics_are_evicted() {
+    for by_scan in [false, true] {
+        let runtime = patient_runtime();
+        let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+        cache.group().set_max(ByteSize::new(MIB));
+        cache.update(|cache| cache.bytes.store(MIB / 2, Ordering::SeqCst));
+        let other = Arc::clone(&cache);
+        let add = move || {
+            other.update(|cache| _ = cache.bytes.fetch_add(8 * MIB, Ordering::SeqCst));
+            panic!("the eviction waits for this thread, and panics as well");
+        };
+        *cache.in_shrink.lock().unwrap() = Some(Box::new(add));
+        if by_scan {
+            runtime.reclaim(cache.group(), ByteSize::new(4096));
+        } else {
+            let update = || cache.update(|cache| cache.bytes.store(2 * MIB, Ordering::SeqCst));
+            assert!(catch_unwind(AssertUnwindSafe(update)).is_err(), "the panic is passed on");
+        }
+        assert!(cache.in_shrink.lock().unwrap().is_none(), "it was evicted");
+        assert!(cache.weight() <= cache.charged(), "{} are charged for {}", cache.charged(), cache.weight());
+    }
 }
 
 /// The bytes that a reclaim by another thread could not evict are evicted by the thread that holds
