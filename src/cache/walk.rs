@@ -166,7 +166,9 @@ where
             }
         }
         self.collect();
-        core.shrink_ghosts();
+        if core.shrink_ghosts() {
+            core.notifier.notify();
+        }
     }
 }
 
