@@ -10,6 +10,7 @@ mod ours;
 mod two_of_three;
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -199,10 +200,10 @@ fn gives_way<C: Kind>(name: &str) {
     eventually(&format!("{name}: no more is charged"), || cache.charged() <= cache.weight() + ByteSize::kib(48));
 }
 
-/// In equal use a cache and ours hold about the same.
-fn takes_its_share<C: Kind>(name: &str) {
+/// In equal use a cache and ours hold about the same: the cache's part is in `fair`.
+fn takes_its_share<C: Kind>(name: &str, fair: &RangeInclusive<f64>) {
     for is_first in [true, false] {
-        let is_fair = || (0.40..=0.60).contains(&share::<C>(name, is_first));
+        let is_fair = || fair.contains(&share::<C>(name, is_first));
         assert!(two_of_three(is_fair), "{name} holds too little or too much, first {is_first}");
     }
 }
@@ -326,11 +327,14 @@ fn each_cache_takes_room_in_one_update() {
 #[test]
 fn each_cache_takes_its_share() {
     let _alone = alone();
-    takes_its_share::<Quick>("quick_cache");
-    takes_its_share::<Foyer>("foyer");
-    takes_its_share::<Lru>("lru");
-    takes_its_share::<Hashlink>("hashlink");
-    takes_its_share::<Fifo>("closures");
+    let fair = 0.40..=0.60;
+    takes_its_share::<Quick>("quick_cache", &fair);
+    // Each eviction from foyer starts two threads, which takes 1 to 30 ms on a busy machine.
+    // Meanwhile the memory that is needed is evicted from ours.
+    takes_its_share::<Foyer>("foyer", &(0.33..=0.67));
+    takes_its_share::<Lru>("lru", &fair);
+    takes_its_share::<Hashlink>("hashlink", &fair);
+    takes_its_share::<Fifo>("closures", &fair);
 }
 
 /// Each eviction changes the capacity, which loses ghosts. The hit ratio is compared with that of a
