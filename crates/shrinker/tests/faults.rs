@@ -252,6 +252,19 @@ fn a_count_above_the_real_one_starves_no_other_shrinker() {
     assert_eq!(honest.total(), 0);
 }
 
+/// Without a reclaimer, which may lower the usage at any time.
+#[test]
+fn a_group_above_a_lowered_limit_is_charged_no_more() {
+    let tree = MemcgTree::new(0);
+    let tenant = tree.root().create("tenant").unwrap();
+    let _charged = tenant.try_charge(ByteSize::new(10_000)).unwrap();
+    for max in [4_000, 0] {
+        tenant.set_max(ByteSize::new(max));
+        assert!(tenant.try_charge(ByteSize::new(1)).is_err(), "no more until it is below {max}");
+    }
+    assert_eq!(tenant.usage(), ByteSize::new(10_000));
+}
+
 #[test]
 fn limits_below_the_usage_are_reached_in_the_background() {
     let tree = MemcgTree::new(0);
@@ -269,9 +282,6 @@ fn limits_below_the_usage_are_reached_in_the_background() {
     for (max, high) in [(4_000, u64::MAX), (1_000, 1_000), (0, 0)] {
         tenant.set_max(ByteSize::new(max));
         tenant.set_high(ByteSize::new(high));
-        if tenant.usage() > ByteSize::new(max) {
-            assert!(tenant.try_charge(ByteSize::new(1)).is_err(), "no more until it is below");
-        }
         reclaimer.charged(&tenant);
         until("the tenant is below its new limit", || tenant.usage() <= ByteSize::new(max));
         assert_eq!(tenant.usage().get(), shelf.len(&tenant, N0), "the usage is the number of objects");
