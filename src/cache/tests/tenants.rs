@@ -129,7 +129,7 @@ fn shares_of_equal_tenants_stay_stable() {
 #[test]
 fn memory_moves_to_the_tenant_with_higher_miss_costs() {
     for dear in [0, 1] {
-        let runtime = patient_cache_of(ByteSize::mib(1)).runtime().clone();
+        let runtime = cache_without_reclaimer(ByteSize::mib(1)).runtime().clone();
         let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
             .weigher(|_, v| ByteSize::new(v.capacity() as u64))
             .recreation_cost(move |key, _| if u64::from(*key >= SECONDS) == dear { 800 } else { 100 })
