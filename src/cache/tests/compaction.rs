@@ -431,6 +431,8 @@ fn entries_whose_clone_panics_or_that_change_stay_in_place() {
 #[test]
 fn lookups_and_inserts_work_during_compaction() {
     let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    // The housekeeper would compact as well, and nothing would be left to move.
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
     for _ in 0..3 {
         scattered(&cache, |n| n, |n| n);
         let done = AtomicBool::new(false);
@@ -452,7 +454,8 @@ fn lookups_and_inserts_work_during_compaction() {
         assert!(left().all(|n| cache.peek(&n).is_some_and(|value| value % ENTRIES == n)));
         assert_eq!(cache.len() as u64, ENTRIES / PARTS);
         cache.inner.core.queues.assert_valid();
-        cache.clear();
+        // `clear` leaves most entries to the housekeeper.
+        cache.retain(|_, _| false);
     }
 }
 
