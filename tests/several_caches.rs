@@ -72,9 +72,12 @@ fn an_idle_cache_yields_memory_to_a_busy_one() {
         for own_groups in [false, true] {
             for hot in [100, 1_000, 5_000, 20_000] {
                 let requests = if order == Eviction::default() { 400_000 } else { 120_000 };
-                let ratio = beside_an_idle_one(hot, own_groups, order, requests);
-                println!("{order:?} {hot} own={own_groups}: {ratio}");
-                assert!(ratio >= 0.95, "{ratio} of {hot} hot entries, {order:?}, own groups: {own_groups}");
+                let is_high = || {
+                    let ratio = beside_an_idle_one(hot, own_groups, order, requests);
+                    println!("{order:?} {hot} own={own_groups}: {ratio}");
+                    ratio >= 0.95
+                };
+                assert!(two_of_three(is_high), "{order:?}, {hot} hot, own groups: {own_groups}: see the output");
             }
         }
     }
@@ -236,26 +239,34 @@ fn a_foreign_shrinker_shares_with_a_cache() {
     }
 }
 
-/// Two caches have the same load, and misses of one cost 20 times as much as those of the other: it
-/// must get four fifths of the memory.
+/// Returns the part of the cache `dear` in the entries of two caches with the same load. Its misses
+/// cost 20 times as much as those of the other.
+fn share_of_the_dear_one(dear: usize) -> f64 {
+    let runtime = runtime();
+    let caches = [0, 1].map(|n| {
+        let builder = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::new(VALUE));
+        builder.recreation_cost(move |_, ()| if n == dear { 2_000 } else { 100 }).build().unwrap()
+    });
+    let (mut random, mut held) = (Random(11), [0; 2]);
+    for n in 0..600_000 {
+        for (cache, held) in caches.iter().zip(&mut held) {
+            ask(cache, random.zipf(100_000));
+            *held += if n >= 300_000 && n % 100 == 0 { cache.len() } else { 0 };
+        }
+    }
+    held[dear] as f64 / (held[0] + held[1]) as f64
+}
+
+/// The cache whose misses cost more must get four fifths of the memory.
 #[test]
 fn entries_of_higher_miss_cost_are_evicted_later() {
     for dear in [0, 1] {
-        let runtime = runtime();
-        let caches = [0, 1].map(|n| {
-            let builder = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::new(VALUE));
-            builder.recreation_cost(move |_, ()| if n == dear { 2_000 } else { 100 }).build().unwrap()
-        });
-        let (mut random, mut held) = (Random(11), [0; 2]);
-        for n in 0..600_000 {
-            for (cache, held) in caches.iter().zip(&mut held) {
-                ask(cache, random.zipf(100_000));
-                *held += if n >= 300_000 && n % 100 == 0 { cache.len() } else { 0 };
-            }
-        }
-        let share = held[dear] as f64 / (held[0] + held[1]) as f64;
-        println!("dear {dear}: {share}");
-        assert!(share >= 0.8, "the dear one, {dear}, has {share}");
+        let is_larger = || {
+            let share = share_of_the_dear_one(dear);
+            println!("dear {dear}: {share}");
+            share >= 0.8
+        };
+        assert!(two_of_three(is_larger), "the dear one, {dear}: see the output");
     }
 }
 
@@ -269,7 +280,8 @@ fn costs_change_no_order_within_one_tenant() {
         // Only the inserts of this thread evict.
         let gaps = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::mib(1)).topology(Arc::new(topology::Fixed::new(1)));
-        let runtime = builder.watermarks(gaps).build().unwrap();
+        // A busy machine may suspend this thread during an insert.
+        let runtime = builder.watermarks(gaps).direct_time_max(Duration::from_secs(60)).build().unwrap();
         let cache = Cache::<u64, ()>::builder(&runtime)
             .weigher(|_, ()| ByteSize::new(VALUE))
             .eviction(order)
