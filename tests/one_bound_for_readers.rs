@@ -55,7 +55,7 @@ type Values = Cache<u64, Value>;
 
 /// A `direct_time_max` for parts in which no insert may be refused: longer than a reader that is
 /// preempted waits for a processor.
-const LONG: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(60);
 
 fn runtime(budget: ByteSize) -> Runtime {
     runtime_that_waits(budget, Duration::from_millis(1))

@@ -24,8 +24,8 @@ use lowwater::{ByteSize, Cache, Runtime};
 
 const VALUE_BYTES: usize = 4096;
 /// Every value here is read right after its insert, so a walk may give all values a second chance
-/// before it evicts the first. On a slow machine that takes longer than a charge waits by default.
-const DIRECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// before it evicts the first. On a busy machine that takes longer than a charge waits by default.
+const DIRECT_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
     Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
