@@ -78,7 +78,7 @@ where
     /// hold back, and requests a compaction.
     pub(super) fn return_memory(&self) {
         let _retained = self.collect();
-        let _is_blocked = self.shrink_ghosts();
+        self.shrink_ghosts();
         self.trim();
         self.request_compaction();
     }

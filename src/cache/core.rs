@@ -8,7 +8,7 @@
 //! hashing and comparison runs under a lock.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -304,16 +304,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     }
 
     /// Makes the ghost table no larger than the records left need. For removals that are no
-    /// evictions, after which the table is fitted anyway. Returns true if readers keep it larger; a
-    /// later [`reap_part`](Self::reap_part) tries again. O(stripes).
-    pub(super) fn shrink_ghosts(&self) -> bool {
+    /// evictions, after which the table is fitted anyway. O(stripes).
+    pub(super) fn shrink_ghosts(&self) {
         self.note_len();
-        let is_blocked = self.notifier.ghosts().shrink();
-        if is_blocked {
-            // Relaxed: as in `collect`.
-            self.sweeps.has_retained.store(true, Ordering::Relaxed);
-        }
-        is_blocked
+        self.notifier.ghosts().shrink();
     }
 
     /// Returns whether the record has expired or was cleared.

@@ -166,9 +166,7 @@ where
             }
         }
         self.collect();
-        if core.shrink_ghosts() {
-            core.notifier.notify();
-        }
+        core.shrink_ghosts();
     }
 }
 

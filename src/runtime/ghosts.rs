@@ -173,26 +173,22 @@ impl Ghosts {
     /// Replaces the table if it is too large for the number of entries, for entries that left
     /// without an eviction: where there is no table, or a small one, nothing changes. The memory is
     /// returned at once, because no eviction may follow that returns it in parts; mostly by this
-    /// call. Returns true if the table stays because of readers: the caller tries again later.
-    #[must_use]
-    pub(crate) fn shrink(&self) -> bool {
+    /// call.
+    pub(crate) fn shrink(&self) {
         let len = self.len();
-        let mut is_blocked = false;
         // Twice, as tables that readers hold back may keep it from being replaced.
         for _ in 0..2 {
             let guard = pin();
-            let Some(table) = self.table.load(&guard) else { return false };
+            let Some(table) = self.table.load(&guard) else { return };
             if table.buckets() <= buckets_for(len) * SLACK_MAX {
-                return false;
+                return;
             }
-            is_blocked = !self.may_make();
-            if !is_blocked {
+            if self.may_make() {
                 self.resize(Some(table), len, None, &guard);
             }
             drop(guard);
             lowwater_rcu::flush();
         }
-        is_blocked
     }
 
     /// Returns the bytes of the table, and of replaced tables that are not returned to the system

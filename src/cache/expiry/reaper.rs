@@ -148,8 +148,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
-    /// If readers held back removed records or ghost tables, and may have left by now: tries again
-    /// to return the memory. Returns when to look again.
+    /// If readers held back removed records, who may have left by now: tries again to return the
+    /// records' memory. Returns when to look again.
     fn retry_retained(&self) -> Option<NextRun> {
         // Relaxed: as in `collect_later`.
         if self.sweeps.is_recent.swap(false, Ordering::Relaxed) {

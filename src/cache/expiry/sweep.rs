@@ -24,8 +24,7 @@ use super::deadline::{Deadline, Floor};
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.
     pub(crate) earliest: EarliestDeadline,
-    /// Readers hold back removed records, or replaced ghost tables instead of which no smaller one
-    /// may be made: memory is to be collected later.
+    /// Readers hold back removed records: the records' memory is to be collected later.
     pub(crate) has_retained: AtomicBool,
     /// They were removed since the housekeeper's last run: so are others, probably, and the
     /// collection waits for another run.

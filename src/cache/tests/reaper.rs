@@ -60,26 +60,6 @@ fn entries_that_were_cleared_are_dropped_after_the_readers_have_left() {
     until("memory", || waiting() == ByteSize::ZERO);
 }
 
-/// A reader holds back as many ghost tables as may exist, but no removed entry.
-#[test]
-fn the_ghost_table_shrinks_after_the_readers_have_left() {
-    let cache = cache_of(ByteSize::mib(64));
-    let ghosts = cache.inner.core.notifier.ghosts();
-    let reader = cache.pin();
-    // As if another cache had these entries.
-    let mut noted = 0;
-    for entries in [1_000, 10_000, 100_000] {
-        ghosts.note_entries(std::mem::replace(&mut noted, entries), entries);
-        ghosts.fit();
-    }
-    ghosts.note_entries(noted, 1);
-    cache.retain(|_, _| true);
-    assert!(ghosts.footprint() > 100_000, "the table was replaced beside the reader");
-    drop(reader);
-    // Nobody uses the cache any more.
-    until("smaller table", || ghosts.footprint() < 10_000);
-}
-
 #[test]
 fn removed_entries_are_dropped_after_their_reader_has_left() {
     let cache = cache_of(ByteSize::mib(64));

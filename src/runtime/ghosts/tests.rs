@@ -175,21 +175,6 @@ fn a_reader_holds_back_a_bounded_number_of_tables() {
 }
 
 #[test]
-fn a_table_that_readers_keep_large_is_reported_and_shrinks_after_them() {
-    let ghosts = Ghosts::default();
-    let reader = pin();
-    [1_000, 10_000, 100_000].into_iter().for_each(|len| fit(&ghosts, len));
-    ghosts.entries.store(1_000, Ordering::Relaxed);
-    assert!(ghosts.shrink(), "{TABLES_MAX} tables are held back");
-    drop(reader);
-    let begin = std::time::Instant::now();
-    while ghosts.shrink() {
-        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "the table is not replaced");
-    }
-    assert_eq!(ghosts.table.load(&pin()).map(Table::buckets), Some(250));
-}
-
-#[test]
 fn the_table_of_the_last_entry_is_dropped_beside_readers() {
     let ghosts = Ghosts::default();
     let _reader = pin();
@@ -289,7 +274,7 @@ fn a_table_shrinks_with_the_entries_but_neither_grows_nor_begins() {
     let buckets = || ghosts.table.load(&pin()).map(Table::buckets);
     let shrink = |len| {
         ghosts.entries.store(len, Ordering::Relaxed);
-        assert!(!ghosts.shrink());
+        ghosts.shrink();
         buckets()
     };
     assert_eq!(shrink(4_000), None);
