@@ -216,7 +216,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     fn found_ghost(&self, ghost: Ghost, weight: u32, memcg: &Memcg, tenant: &Tenant, cost: RelativeCost) -> bool {
         let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
         let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge_of(tenant)));
-        if !hit.is_alone {
+        if !hit.is_chance {
             self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(weight));
         }
         self.has_queues() && hit.is_soon

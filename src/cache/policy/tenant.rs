@@ -39,6 +39,9 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 const SIZE_MIN: u64 = 64;
 /// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits.
 const HITS_ONE_IN: u32 = 64;
+/// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). Ghost hits are chance
+/// until there is one more of them than 1 / `CHANCE_ONE_IN` of the recent inserts.
+const CHANCE_ONE_IN: u32 = 2_048;
 /// The least number of recent inserts after which a tenant may count as scanning. The threshold is
 /// half of the entries for which there is room, if that is more: a key that returns only after more
 /// inserts would not stay in the cache anyway.
@@ -79,9 +82,9 @@ pub(crate) struct GhostHit {
     /// The tenant's evictions since the key's own: with this many entries more, the tenant would
     /// still have the key.
     pub(crate) evictions: u64,
-    /// The only recent hit of a sample of the keys: it may be a false one (`runtime/ghosts.rs`),
-    /// and stands for so many hits that the tenant would look useful for long.
-    pub(crate) is_alone: bool,
+    /// The ghost may be a false one: that of another key. Nothing but the tenant's own statistics
+    /// may follow from it, as a few hits make a tenant look more useful than an idle one.
+    pub(crate) is_chance: bool,
 }
 
 /// The statistics of one tenant. A zeroed tenant is a valid new one. See the module.
@@ -178,6 +181,10 @@ impl Tenant {
         let clock = self.evictions.load(Ordering::Relaxed);
         let evictions = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed));
+        if evictions > clock.into() {
+            // Older than the tenant's first eviction.
+            return GhostHit { is_soon: false, evictions, is_chance: true };
+        }
         let recent = self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight);
         self.recent_ghost_hits.store(recent, Ordering::Relaxed);
         if learns && evictions <= entries.max(SIZE_MIN) / NEAR_PARTS {
@@ -193,8 +200,8 @@ impl Tenant {
             }
             false => evictions < entries,
         };
-        let is_alone = weight > 1 && recent < 2 * weight;
-        GhostHit { is_soon: queue == Queue::Probation && is_soon, evictions, is_alone }
+        let chance = self.recent_inserts.load(Ordering::Relaxed) / CHANCE_ONE_IN + weight;
+        GhostHit { is_soon: queue == Queue::Probation && is_soon, evictions, is_chance: recent <= chance }
     }
 
     /// Moves the probation fraction so that `queue` may be longer. The step is inversely

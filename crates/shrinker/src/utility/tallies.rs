@@ -19,10 +19,6 @@ use super::miss::{Miss, COST_ONE};
 const DISTANCES: usize = 7;
 /// The weight of a hit in a tally.
 const HIT: u32 = 64;
-/// Hits on fewer than one in this many inserted objects are chance: ghosts are found by a few bits
-/// of a hash, so one new object in some 8,000 has the ghost of another (`runtime/ghosts.rs` of the
-/// package `lowwater`). The oracle has exact ghosts, and no such rule.
-const CHANCE_ONE_IN: u64 = 2_048;
 /// The weight of an object that a scan kept: about a twentieth of a hit.
 const KEPT: u32 = 3;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
@@ -238,17 +234,13 @@ impl Tallies {
         let kept_bytes = if hits > 0 { self.bytes() / KEPT_PARTS } else { 0 };
         let tail = kept_bytes.saturating_add(budget / NEAR_PARTS).max(1);
         let mut best = per_byte(hits, tail);
-        // The hits of chance that are not subtracted yet; from the nearest ones first.
-        let mut chance = (self.inserted.load(Ordering::Relaxed) / CHANCE_ONE_IN).saturating_mul(HIT.into());
         for (place, tally) in self.hits.iter().enumerate() {
             let more = u64::from(tally.load(Ordering::Relaxed));
             if more == 0 {
                 // As many hits per more bytes are not the best.
                 continue;
             }
-            let of_chance = more.min(chance);
-            chance -= of_chance;
-            hits += more - of_chance;
+            hits += more;
             let distance = budget >> (DISTANCES - 1 - place);
             best = best.max(per_byte(hits, tail.saturating_add(distance)));
         }
@@ -331,26 +323,6 @@ mod tests {
         assert!(near > far + 5 * ONE, "as many hits for a 64th of the bytes: {near} and {far}");
         assert_eq!(near, both, "later hits do not lower the utility");
         assert_eq!(Tallies::default().utility(0, BUDGET), None);
-    }
-
-    #[test]
-    fn hits_at_the_rate_of_chance_are_no_utility() {
-        const INSERTED: u64 = 100 * CHANCE_ONE_IN;
-        let utility = |hits: &[(u64, usize)]| {
-            let tallies = Tallies::default();
-            tallies.counted(INSERTED, Some(INSERTED), 0, 0);
-            tallies.scanned(INSERTED, 0, 16, 0);
-            tallies.counted(0, Some(0), 0, 0);
-            for (distance, hits) in hits {
-                (0..*hits).for_each(|_| _ = tallies.hit(hit(*distance), 0, BUDGET));
-            }
-            tallies.utility(0, BUDGET)
-        };
-        assert_eq!(utility(&[(BUDGET / 100, 60), (BUDGET, 40)]), None);
-        // As 7 of 107 hits at the far distance, the near ones are all chance.
-        let tail = BUDGET / NEAR_PARTS;
-        assert_eq!(utility(&[(BUDGET / 100, 60), (BUDGET, 47)]), per_byte(7 * u64::from(HIT), tail + BUDGET));
-        assert_eq!(utility(&[(BUDGET / 100, 120)]), per_byte(20 * u64::from(HIT), tail + BUDGET / 64));
     }
 
     /// A loop has no hits until all of it fits.

@@ -174,13 +174,34 @@ fn a_scan_is_detected_by_its_inserts_and_may_end() {
     let weights = hashes().filter_map(|hash| tenant.ghost_weight(hash));
     assert_eq!(weights.sum::<u32>(), 1_600, "those that are left stand for all");
     if let Some(ghost) = tenant.on_evict(0, Queue::Probation, 1_000, 0) {
-        let alone = [(); 4].map(|()| tenant.ghost_hit(ghost, SCANNING_ONE_IN, true).is_alone);
-        assert_eq!(alone, [true, false, false, false], "a single hit of a sample may be a false one");
+        let is_chance = [(); 4].map(|()| tenant.ghost_hit(ghost, SCANNING_ONE_IN, true).is_chance);
+        assert_eq!(is_chance, [true, false, false, false], "a single hit of a sample may be a false one");
     }
     assert!(!tenant.is_scanning());
-    assert!(!Tenant::default().ghost_hit(evict(&tenant, Queue::Main, 1_000), 1, true).is_alone);
     tenant.forget();
     assert!(!tenant.is_scanning() && tenant.is_filling());
+}
+
+/// One new key in some 8,000 finds the ghost of another.
+#[test]
+fn ghost_hits_are_chance_until_they_are_more_than_one_in_2048_inserts() {
+    for (inserts, chance) in [(0, 1), (2_047, 1), (2_048, 2), (20_480, 11)] {
+        let tenant = Tenant::default();
+        let ghost = evict(&tenant, Queue::Main, 1_000);
+        tenant.recent_inserts.store(inserts, Ordering::Relaxed);
+        let is_chance = |_: &u32| tenant.ghost_hit(ghost, 1, true).is_chance;
+        assert_eq!((0..20).take_while(is_chance).count(), chance, "{inserts} inserts");
+    }
+}
+
+#[test]
+fn a_ghost_that_is_older_than_the_first_eviction_is_of_another_key() {
+    let tenant = Tenant::default();
+    let ghosts = [(); 3].map(|()| evict(&tenant, Queue::Probation, 1_000));
+    let hits = ghosts.map(|ghost| Ghost { time: ghost.time.wrapping_sub(1) % GHOST_TIMES_MAX, ..ghost });
+    let hits = hits.map(|ghost| tenant.ghost_hit(ghost, 1, false));
+    assert_eq!(hits.map(|hit| (hit.is_soon, hit.is_chance)), [(false, true), (true, true), (true, false)]);
+    assert_eq!(tenant.recent_ghost_hits.load(Ordering::Relaxed), 2);
 }
 
 #[test]
