@@ -169,12 +169,16 @@ fn find_invisible(name: &str) -> Option<char> {
     name.chars().find(|c| c.is_whitespace() || c.is_control() || is_format(*c))
 }
 
-/// Returns whether `c` is a common one of Unicode's format characters, which are not seen.
+/// Returns whether `c` is one of Unicode's format characters or of those that are not seen where
+/// they have no meaning (`Default_Ignorable_Code_Point`).
 fn is_format(c: char) -> bool {
     matches!(
         c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     )
 }
 
@@ -221,10 +225,11 @@ pub fn group_name(prefix: &[u8]) -> String {
 }
 
 /// Returns the name that listings show for the tenant of this group: the tenant's own name, as
-/// `tenant set` and the files take it, if it is visible and has no `%`; otherwise the group's name.
-/// So no two tenants are listed by the same name.
+/// `tenant set` and the files take it, if it is visible and has no `%` and no `:`, which ends a
+/// name in `stats tenants`; otherwise the group's name. So no two tenants are listed by the same
+/// name.
 pub fn listed_name(group_name: &str) -> String {
-    let own = own_name(group_name).filter(|own| !own.contains('%') && find_invisible(own).is_none());
+    let own = own_name(group_name).filter(|own| !own.contains(['%', ':']) && find_invisible(own).is_none());
     own.unwrap_or_else(|| group_name.to_owned())
 }
 
@@ -266,7 +271,8 @@ mod tests {
         for (prefix, listed) in [
             (&b"team"[..], "team"),
             (b"team/shop", "team/shop"),
-            (b"a\"b\\c:d", "a\"b\\c:d"),
+            (b"a\"b\\c", "a\"b\\c"),
+            (b"a:b", "a%3Ab"),
             ("caf\u{e9}\u{4e00}".as_bytes(), "caf\u{e9}\u{4e00}"),
             // The names of other tenants, if they were listed as they are.
             (b"team%2Fshop", "team%252Fshop"),
@@ -276,6 +282,7 @@ mod tests {
             (b"a\r\nb", "a%0D%0Ab"),
             (b"\xff/a", "%FF%2Fa"),
             ("a\u{200b}b".as_bytes(), "a%E2%80%8Bb"),
+            ("a\u{fe0f}".as_bytes(), "a%EF%B8%8F"),
             ("a\u{a0}/b".as_bytes(), "a%C2%A0%2Fb"),
         ] {
             assert_eq!(listed_name(&group_name(prefix)), listed);
