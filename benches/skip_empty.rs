@@ -33,6 +33,8 @@ use lowwater_shrinker::Work;
 
 /// Objects of each non-empty pair.
 const OBJECTS: usize = 10;
+/// Groups where they do not vary.
+const GROUPS: usize = 10_000;
 /// Caches of all worlds.
 const CACHES: usize = 100;
 /// Non-empty pairs where they do not vary.
@@ -117,7 +119,7 @@ fn skip_empty(criterion: &mut Criterion) {
     let groups = [100, 1_000, 10_000].map(|groups| (groups, world(groups, CACHES, LIVE, 1)));
     curve(criterion, "pass, groups", &groups, |_| LIVE);
     drop(groups);
-    let pairs = [1, 10, 100, 1_000].map(|live| (live, world(10_000, CACHES, live, 1)));
+    let pairs = [1, 10, 100, 1_000].map(|live| (live, world(GROUPS, CACHES, live, 1)));
     curve(criterion, "pass, non-empty pairs", &pairs, |live| live);
     drop(pairs);
     let nodes = [1, 2, 4, 8].map(|nodes| (nodes, world(1_000, CACHES, LIVE, nodes)));

@@ -7,9 +7,7 @@ import machine
 from section import Section, bold, most, span, table, time
 
 SKIP_EMPTY = Path("benches/skip_empty.rs").read_text()
-CACHES, LIVE = (int(re.search(rf"^const {name}: usize = (\d+);$", SKIP_EMPTY, re.M)[1]) for name in ("CACHES", "LIVE"))
-# Of the curve against the non-empty pairs.
-GROUPS = 10_000
+GROUPS, CACHES, LIVE = (int(re.search(rf"^const {name}: usize = ([\d_]+);$", SKIP_EMPTY, re.M)[1].replace("_", "")) for name in ("GROUPS", "CACHES", "LIVE"))
 
 
 def collect_skip_empty(_):
