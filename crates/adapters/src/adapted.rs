@@ -300,13 +300,15 @@ impl<C: Evict> Member<C> {
     }
 
     /// Calls `evict`, serves the requests of other threads, and ends the turn. A panic is passed on
-    /// only then, as those threads have returned: if there are several, the first one.
+    /// only then, as those threads have returned; a panic of a request that is served ends the turn
+    /// at once, as its values might make requests for ever. Of two panics the first is passed on.
     fn evict_in<R>(&self, mut turn: Turn<'_>, evict: impl FnOnce(&Turn<'_>) -> R) -> R {
         let mut result = catch_unwind(AssertUnwindSafe(|| evict(&turn)));
         while let Some(next) = turn.end() {
             turn = next;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.evict_uncharged())) {
                 result = result.and(Err(panic));
+                break;
             }
         }
         result.unwrap_or_else(|panic| resume_unwind(panic))
