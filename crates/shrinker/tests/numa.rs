@@ -18,7 +18,7 @@ use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{
     Count, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work,
 };
-use rustix::thread::{sched_setaffinity, CpuSet};
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 
 /// One object's memory: more than 32 MiB, the size from which glibc always maps memory and unmaps
 /// it at once.
@@ -98,7 +98,8 @@ impl World {
     /// use none of them.
     fn on<R: Send>(&self, node: NodeId, run: impl FnOnce() -> R + Send) -> Option<R> {
         let mut cpus = CpuSet::new();
-        self.topology.cpus_of(node).iter().for_each(|cpu| cpus.set(*cpu));
+        let allowed = sched_getaffinity(None).unwrap();
+        self.topology.cpus_of(node).iter().filter(|cpu| allowed.is_set(**cpu)).for_each(|cpu| cpus.set(*cpu));
         std::thread::scope(|scope| {
             let bound = scope.spawn(|| (cpus.count() > 0 && sched_setaffinity(None, &cpus).is_ok()).then(run));
             bound.join().unwrap()
@@ -218,8 +219,8 @@ fn reclaimers_run_on_their_nodes_processors() {
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
         lowwater_lru_core::topology::parse_list(list.trim()).unwrap()
     };
-    // The processors of each node that a cpuset leaves to this process; no entry for a node outside
-    // of the cpuset.
+    // The processors of each node that this process may use; no entry for a node of which it may
+    // use none.
     let of_node = |node| Some((node, world.on(node, || allowed(Path::new("/proc/thread-self/status")))?));
     let expected: HashMap<_, _> = world.nodes().filter_map(of_node).collect();
     let end = Instant::now() + Duration::from_secs(60);

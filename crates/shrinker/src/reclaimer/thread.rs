@@ -467,9 +467,15 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
 fn pin(cpus: &[usize]) -> bool {
     use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
     // The kernel checks a new set against the cpuset only, and not against that of `taskset`.
-    let Ok(allowed) = sched_getaffinity(None) else { return false };
+    let allowed = match sched_getaffinity(None) {
+        Ok(allowed) => Some(allowed),
+        // The kernel supports more processors than a `CpuSet` has.
+        Err(rustix::io::Errno::INVAL) => None,
+        Err(_) => return false,
+    };
+    let is_allowed = |cpu: usize| allowed.as_ref().is_none_or(|allowed| allowed.is_set(cpu));
     let mut set = CpuSet::new();
-    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU && allowed.is_set(**cpu)) {
+    for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU && is_allowed(**cpu)) {
         set.set(*cpu);
     }
     set.count() > 0 && sched_setaffinity(None, &set).is_ok()
