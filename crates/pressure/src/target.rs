@@ -188,8 +188,8 @@ impl Target {
         self.lower(at_most, usage.min(self.ceiling()))
     }
 
-    /// Restarts the time to the next step at `now_ns`, while a source cannot be read: as long as
-    /// nothing is known, neither the level falls nor the ceiling rises.
+    /// Restarts the time to the next step at `now_ns`, while a reading of a limit is awaited: until
+    /// then neither the level falls nor the ceiling rises.
     pub(crate) fn hold(&mut self, now_ns: u64) {
         self.since = self.since.max(now_ns);
     }

@@ -380,8 +380,8 @@ impl MonitorState {
         }
     }
 
-    /// Returns whether nothing is known of a limit, so that neither the level falls nor the ceiling
-    /// rises.
+    /// Returns whether the next reading of a limit is awaited, so that neither the level falls nor
+    /// the ceiling rises.
     fn is_held(&self, now_ns: u64) -> bool {
         self.cgroup_hold.is_on(now_ns) || self.resident_hold.is_on(now_ns)
     }
