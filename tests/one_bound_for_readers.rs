@@ -10,7 +10,8 @@
 use lowwater::cache::RejectReason;
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use lowwater_base::unwind::AtEnd;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,27 +175,27 @@ fn many_small_caches_and_no_reader() {
 fn short_readers_beside_inserts() {
     let (runtime, count) = (runtime_that_waits(BUDGET, LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 4);
-    let stop = Instant::now() + Duration::from_millis(1_500);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
+        // Also by a panic: the readers end after the inserts, which would wait for their end.
+        let _stop = AtEnd(|| stop.store(true, Relaxed));
         for reader in 0..2_u64 {
-            let caches = &caches;
+            let (caches, stop) = (&caches, &stop);
             s.spawn(move || {
                 for n in reader.. {
                     let pinned = caches[n as usize % 4].pin();
                     let found = (0..64).filter(|key| pinned.get(&(n * 64 + key)).is_some()).count();
                     std::hint::black_box(found);
                     drop(pinned);
-                    if Instant::now() > stop {
+                    if stop.load(Relaxed) {
                         return;
                     }
                 }
             });
         }
-        for n in 0.. {
+        let end = Instant::now() + Duration::from_millis(1_500);
+        for n in (0..).take_while(|_| Instant::now() < end) {
             caches[n as usize % 4].insert(n, Value::new(SIZE, &count)).unwrap();
-            if Instant::now() > stop {
-                return;
-            }
         }
     });
     assert_within(&count, &runtime, caches.len());
