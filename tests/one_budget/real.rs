@@ -29,8 +29,9 @@ const PAIR_SHIFT: u32 = 48;
 /// Held by the test that runs.
 pub type Alone = MutexGuard<'static, ()>;
 
-/// Waits until no other test runs, and keeps this thread on one processor. A reader of another test that is not scheduled would hold back
-/// removed entries, so that shares would depend on the load of the machine.
+/// Waits until no other test runs, and keeps this thread on one processor. A reader of another test
+/// that is not scheduled would hold back removed entries, and each processor has a stock, so that
+/// shares would depend on the load of the machine.
 fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     stay_on_one_processor();
