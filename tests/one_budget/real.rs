@@ -2,8 +2,8 @@
 //! describes, in a runtime, and sends the stream's requests to them. `oracle.rs` is the other side.
 //!
 //! A pair is a cache and a group; the pair's number is part of each key, so one cache can serve
-//! several pairs. Hashes have no random seed, there is one node, and one test runs at a time, on one
-//! processor: two runs of a stream differ only by the times at which background threads run
+//! several pairs. Hashes have no random seed, there is one node, and one test runs at a time, on
+//! one processor: two runs of a stream differ only by the times at which background threads run
 //! (`two_of_three`).
 //!
 //! A change must ensure that no request is sent twice and none left out.

@@ -39,8 +39,8 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 const SIZE_MIN: u64 = 64;
 /// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits.
 const HITS_ONE_IN: u32 = 64;
-/// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). Ghost hits are chance
-/// until there is one more of them than 1 / `CHANCE_ONE_IN` of the recent inserts.
+/// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). Ghost hits are
+/// chance until there is one more of them than 1 / `CHANCE_ONE_IN` of the recent inserts.
 const CHANCE_ONE_IN: u32 = 2_048;
 /// The least number of recent inserts after which a tenant may count as scanning. The threshold is
 /// half of the entries for which there is room, if that is more: a key that returns only after more
