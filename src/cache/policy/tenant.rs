@@ -39,8 +39,9 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 const SIZE_MIN: u64 = 64;
 /// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits.
 const HITS_ONE_IN: u32 = 64;
-/// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). Ghost hits are
-/// chance until there is one more of them than 1 / `CHANCE_ONE_IN` of the recent inserts.
+/// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). A ghost hit
+/// is chance unless the recent ones are more than 1 / `CHANCE_ONE_IN` of the recent inserts and
+/// the hits that this one represents.
 const CHANCE_ONE_IN: u32 = 2_048;
 /// The least number of recent inserts after which a tenant may count as scanning. The threshold is
 /// half of the entries for which there is room, if that is more: a key that returns only after more
@@ -82,8 +83,8 @@ pub(crate) struct GhostHit {
     /// The tenant's evictions since the key's own: with this many entries more, the tenant would
     /// still have the key.
     pub(crate) evictions: u64,
-    /// The ghost may be a false one: that of another key. Nothing but the tenant's own statistics
-    /// may follow from it, as a few hits make a tenant look more useful than an idle one.
+    /// The ghost may be a false one: that of another key. It is not reported, as a few hits make a
+    /// tenant look more useful than an idle one.
     pub(crate) is_chance: bool,
 }
 
@@ -181,8 +182,8 @@ impl Tenant {
         let clock = self.evictions.load(Ordering::Relaxed);
         let evictions = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed));
-        if evictions > clock.into() {
-            // Older than the tenant's first eviction.
+        if clock == 0 {
+            // A tenant without evictions has no ghosts. (Or its clock wraps: one hit is lost.)
             return GhostHit { is_soon: false, evictions, is_chance: true };
         }
         let recent = self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight);
