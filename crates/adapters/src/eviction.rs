@@ -4,7 +4,7 @@
 //! threads must not evict at once. No thread waits for the turn here: its holder may wait for that
 //! thread, or be the same thread, in the drop of an evicted value. A thread that finds the turn
 //! taken can leave a request instead, which the holder serves before it returns, also after a panic
-//! in an eviction.
+//! in its own eviction. After a panic in a served one, the next turn serves the requests.
 //!
 //! A scan leaves no request, and returns `Scan::Busy`. Its caller needs memory at once, and evicts
 //! from another cache instead; if there is none, a charge and the reclaimer try again, for a
@@ -16,7 +16,8 @@
 //! turn that scans, too, evicts them after its own (`Member::scan_objects`); else they are
 //! forgotten.
 //!
-//! A change must ensure that `end` does not end a turn while a request is left.
+//! A change must ensure that `end` does not end a turn while a request is left, and that a cache
+//! whose evictions all panic and leave requests does not keep a thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -88,8 +89,8 @@ impl Turn<'_> {
     }
 }
 
-/// Runs only after a panic that is not caught, as in the drop of another panic's payload:
-/// [`end`](Self::end) forgets the turn. The next turn serves the requests.
+/// Runs only after a panic in a served eviction, or one that is not caught, as in the drop of
+/// another panic's payload: [`end`](Self::end) forgets the turn. The next turn serves the requests.
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.lock().is_running = false;

@@ -112,6 +112,28 @@ fn entries_that_are_left_to_an_eviction_that_panics_are_evicted() {
     }
 }
 
+/// As the drop of a value that adds another one, and panics.
+#[test]
+fn evictions_that_all_leave_a_request_and_panic_end() {
+    let runtime = patient_runtime();
+    let cache = Arc::new(adapt(&runtime, "cache", Interrupted::default()).unwrap());
+    cache.group().set_max(ByteSize::new(MIB));
+    fn add(cache: &Arc<Adapted<Interrupted>>, times: u32) {
+        let other = Arc::clone(cache);
+        *cache.in_shrink.lock().unwrap() = (times > 0).then_some(Box::new(move || {
+            add(&other, times - 1);
+            other.update(|cache| _ = cache.bytes.fetch_add(8 * MIB, Ordering::SeqCst));
+            panic!("as each eviction");
+        }));
+    }
+    add(&cache, 100);
+    let update = || cache.update(|cache| cache.bytes.store(2 * MIB, Ordering::SeqCst));
+    assert!(catch_unwind(AssertUnwindSafe(update)).is_err(), "the panic is passed on");
+    assert!(cache.in_shrink.lock().unwrap().take().is_some(), "one thread served all requests");
+    cache.update(|_| ());
+    assert!(cache.weight() <= cache.charged(), "the next turn serves the request");
+}
+
 /// The bytes that a reclaim by another thread could not evict are evicted by the thread that holds
 /// the turn, up to an eighth of the weight.
 #[test]
