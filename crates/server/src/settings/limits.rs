@@ -169,8 +169,8 @@ fn find_invisible(name: &str) -> Option<char> {
     name.chars().find(|c| c.is_whitespace() || c.is_control() || is_format(*c))
 }
 
-/// Returns whether `c` is one of Unicode's format characters or of those that are not seen where
-/// they have no meaning (`Default_Ignorable_Code_Point`).
+/// Returns whether `c` is not seen, alone or where it has no meaning (Unicode's
+/// `Default_Ignorable_Code_Point`).
 fn is_format(c: char) -> bool {
     matches!(
         c,

@@ -10,7 +10,7 @@
 //! header's numbers, so neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
-//! not misread. A file of version 2, which 0.1.0 writes, is read as well: its header has no flush.
+//! not misread. A file of version 2 is read as well: its header has no flush.
 //!
 //! A change must ensure that reading a damaged file allocates memory in proportion to the bytes
 //! that the file contains, whatever lengths it states.
@@ -74,13 +74,14 @@ struct Checksum(u64);
 /// The reason why a file is not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file has no magic number of this version: another program or version may need it.
+    /// The file has no magic number of a version that is read: another program or version may
+    /// need it.
     #[error("{0}")]
     Foreign(&'static str),
     /// The file cannot be read, before its magic number is known.
     #[error(transparent)]
     Unreadable(io::Error),
-    /// The file is one of this version, and is damaged or cannot be read further.
+    /// The file is one of a version that is read, and is damaged or cannot be read further.
     #[error(transparent)]
     Damaged(#[from] io::Error),
 }
