@@ -98,8 +98,10 @@ impl World {
     /// use none of them.
     fn on<R: Send>(&self, node: NodeId, run: impl FnOnce() -> R + Send) -> Option<R> {
         let mut cpus = CpuSet::new();
-        let allowed = sched_getaffinity(None).unwrap();
-        self.topology.cpus_of(node).iter().filter(|cpu| allowed.is_set(**cpu)).for_each(|cpu| cpus.set(*cpu));
+        // None where the kernel has more processors than a `CpuSet`.
+        let allowed = sched_getaffinity(None).ok();
+        let is_allowed = |cpu: &&usize| allowed.as_ref().is_none_or(|allowed| allowed.is_set(**cpu));
+        self.topology.cpus_of(node).iter().filter(is_allowed).for_each(|cpu| cpus.set(*cpu));
         std::thread::scope(|scope| {
             let bound = scope.spawn(|| (cpus.count() > 0 && sched_setaffinity(None, &cpus).is_ok()).then(run));
             bound.join().unwrap()

@@ -461,8 +461,9 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     }
 }
 
-/// Pins the calling thread to those of these processors on which it may run. Returns false if that
-/// is not possible; then it may run where it could before.
+/// Pins the calling thread to those of these processors on which it may run, or to all of them
+/// where the kernel does not tell that. Returns false if that is not possible; then it may run
+/// where it could before.
 #[cfg(target_os = "linux")]
 fn pin(cpus: &[usize]) -> bool {
     use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
