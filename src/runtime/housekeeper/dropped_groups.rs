@@ -20,9 +20,9 @@ use crate::runtime::maintenance::Maintenance;
 /// record are returned.
 const CHARGES_POLL: Duration = Duration::from_millis(5);
 const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
-/// For a group with children the time is doubled after each try, up to this: also by tries for
-/// other reasons, after which the end of the last child is noticed as late. The end of a child
-/// begins again with `RETRY`: the group counts the child until the hooks have returned.
+/// For a group with children the time is doubled after each try, up to this. The end of a child
+/// begins again with `RETRY`. The group counts that child until the hooks have returned, and each
+/// try until then doubles the time again.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// The result of evicting a group's records.
