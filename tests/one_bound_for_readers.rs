@@ -177,7 +177,7 @@ fn short_readers_beside_inserts() {
     let caches = caches(&runtime, 4);
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
-        // Also by a panic: the readers end after the inserts, which would wait for their end.
+        // Also by a panic of an insert, as the scope waits for the readers.
         let _stop = AtEnd(|| stop.store(true, Relaxed));
         for reader in 0..2_u64 {
             let (caches, stop) = (&caches, &stop);
