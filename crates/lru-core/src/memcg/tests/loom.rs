@@ -238,6 +238,32 @@ fn a_max_that_is_raised_after_the_end_shows_the_end_fails_with_a_relaxed_swap() 
     with_mutant("max swap relaxed", end_meets_lookup_of_max);
 }
 
+// === the `max` of a dropped group ===
+
+fn drop_meets_reclaim() {
+    crate::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.begin_drop()
+        });
+        assert_eq!(a.reclaim_max(), ByteSize::MAX, "a reclaimer reads the 0 of a drop");
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reclaimer_never_reads_the_max_of_a_dropped_group() {
+    drop_meets_reclaim();
+}
+
+#[test]
+#[should_panic(expected = "a reclaimer reads the 0 of a drop")]
+fn a_reclaimer_never_reads_the_max_of_a_dropped_group_fails_with_a_relaxed_swap() {
+    with_mutant("max swap relaxed", drop_meets_reclaim);
+}
+
 // === ids ===
 
 /// One thread takes a group offline, the other looks it up and creates a new one.
