@@ -116,8 +116,8 @@ pub struct ReplayCounts {
 
 /// Returns a backend that holds each path that existed at its first mention in the recording (a
 /// moved one counts as existing), and the directories through which each path leads that the
-/// recording found, created, removed or moved. A file or directory that a recorded
-/// move brings to a path is at the path from which it comes.
+/// recording found, created, removed or moved. A file or directory that a recorded move brings to a
+/// path is at the path from which it comes.
 ///
 /// # Errors
 ///
