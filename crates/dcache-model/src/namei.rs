@@ -449,7 +449,8 @@ impl DcacheCore {
         }
     }
 
-    /// Moves a positive from the children of one directory to those of another.
+    /// Moves a positive from the children of one directory to those of another. Within one
+    /// directory it keeps its index (D14).
     fn move_child(
         &self,
         dentry: &Arc<Dentry>,
@@ -457,17 +458,21 @@ impl DcacheCore {
         from: Option<&Dentry>,
         to: &Dir,
     ) {
-        if let Some(dir) = from.and_then(Dentry::dir) {
+        let from = from.and_then(Dentry::dir);
+        let stays = from.is_some_and(|from| std::ptr::eq(from, to));
+        if let Some(dir) = from.filter(|_| !stays) {
             // Relaxed: the children lock, which is held, protects it.
             let moved = dir.children.lock().remove(dentry.child_index.load(Ordering::Relaxed));
             dir.child_changed.notify_all();
             drop(moved);
         }
         let mut children = to.children.lock();
-        let index = children.insert(Arc::clone(dentry));
-        children.set_positive(index, true);
-        // Relaxed: the children lock, which is held, protects it.
-        dentry.child_index.store(index, Ordering::Relaxed);
+        if !stays {
+            let index = children.insert(Arc::clone(dentry));
+            children.set_positive(index, true);
+            // Relaxed: the children lock, which is held, protects it.
+            dentry.child_index.store(index, Ordering::Relaxed);
+        }
         let watched = if children.watchers > 0 { flag::PARENT_WATCHED } else { 0 };
         dentry.update_flags(locked, flag::PARENT_WATCHED, watched, &self.counters);
     }

@@ -4,7 +4,7 @@
 
 use super::Fixture;
 use crate::negative::{PerDirectory, Unbounded};
-use crate::{Kind, WalkControl};
+use crate::{Dcache, Kind, OnUnlink, WalkControl};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -47,6 +47,36 @@ fn d14_viros_schedule_skips_nothing() {
         }
         drop(fixture.mount.create(&c).unwrap());
         drop(fixture.mount.create(&n).unwrap());
+        fixture.assert_valid();
+    }
+}
+
+#[test]
+fn d14_a_rename_within_a_directory_hides_and_repeats_no_child() {
+    // The free slots: those of the unlinked names, before the walk; or all after the last child.
+    for (count, unlinked, renamed) in [(10, 2, 9), (100, 0, 0)] {
+        let fixture = Fixture::build(Dcache::builder().buckets(64).policy(Unbounded).on_unlink(OnUnlink::Forget));
+        drop(fixture.mount.mkdir(b"/d").unwrap());
+        for n in 0..count {
+            drop(fixture.mount.create(&path(n)).unwrap());
+        }
+        for n in 0..unlinked {
+            fixture.mount.unlink(&path(n)).unwrap();
+        }
+        let mut seen = BTreeMap::new();
+        let mut walk = fixture.mount.walk(b"/d").unwrap();
+        let mut show = |walk: &mut crate::Walk<'_>, n| {
+            walk.step(n, |child| {
+                *seen.entry(child.name()).or_insert(0) += 1;
+                WalkControl::Continue
+            })
+        };
+        show(&mut walk, 4);
+        fixture.mount.rename(&path(renamed), b"/d/new").unwrap();
+        while show(&mut walk, 4) {}
+        drop(walk);
+        let times = |name: &[u8]| seen.get(name).copied().unwrap_or(0);
+        assert_eq!(times(&path(renamed)[3..]) + times(b"new"), 1, "{renamed} of {count} stayed");
         fixture.assert_valid();
     }
 }
