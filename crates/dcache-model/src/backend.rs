@@ -5,9 +5,9 @@
 //! fail, block or panic; its answers are cached and never checked again, except by invalidation.
 //!
 //! A change must ensure that a backend is called with no locks but those that a cached answer never
-//! needs: none in `root`, otherwise `rwsem`s of directories, and `rename_mutex` for a rename, and
-//! for a link between two directories. So a backend that blocks delays no lookup that is answered
-//! from the cache.
+//! needs: none in `root`, otherwise `rwsem`s of directories, and `rename_mutex` for a rename, for a
+//! link between two directories, and for an invalidation beside which renames ran. So a backend
+//! that blocks delays no lookup that is answered from the cache.
 
 // On Unix only, where file names are bytes.
 #[cfg(unix)]

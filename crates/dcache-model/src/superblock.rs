@@ -20,8 +20,8 @@ pub(crate) struct SuperBlock {
     /// The number of the superblock in its cache.
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Held by every rename of the mount, and by a link between two directories. Linux's excludes
-    /// only renames between two directories.
+    /// Held by every rename of the mount, by a link between two directories, and by an invalidation
+    /// beside which renames ran. Linux's excludes only renames between two directories.
     #[doc(alias = "s_vfs_rename_mutex")]
     pub(crate) rename_mutex: Mutex<()>,
     /// Unused dentries: the positive ones, and the negative ones unless `has_negative_lists`.

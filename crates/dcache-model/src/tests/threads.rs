@@ -9,11 +9,11 @@
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
 use crate::negative::{BoundInputs, NewNegative, Probation, ThreeInARow, Unbounded};
-use crate::{Dcache, ErrorKind, Kind, Name, NegativePolicy, WalkControl};
+use crate::{Dcache, DentryRef, ErrorKind, Kind, Mount, Name, NegativePolicy, WalkControl};
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{mpsc, Arc, Barrier};
+use std::sync::{mpsc, Arc, Barrier, Mutex};
 use std::time::Duration;
 
 /// Sets a flag when it is dropped, also by a panic: the threads that loop until then end, and the
@@ -28,18 +28,22 @@ impl Drop for SetsAtEnd<'_> {
 
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 
-/// A tree in memory with slow lookups, and their number: each sleeps after it has read the answer,
-/// which may be stale on return.
-struct Slow(Memory, AtomicU64);
+/// A tree in memory that calls a closure in each lookup, after it has read the answer, which may be
+/// stale on return.
+struct AfterLookup(Memory, Box<dyn Fn(Name<'_>) + Send + Sync>);
 
-impl Backend for Slow {
+/// Returns a tree in memory whose lookups sleep.
+fn slow() -> Arc<AfterLookup> {
+    Arc::new(AfterLookup(Memory::new(), Box::new(|_| std::thread::sleep(Duration::from_millis(20)))))
+}
+
+impl Backend for AfterLookup {
     fn root(&self) -> std::io::Result<InodeInfo> {
         self.0.root()
     }
     fn lookup(&self, dir: u64, name: Name<'_>) -> std::io::Result<Option<InodeInfo>> {
-        self.1.fetch_add(1, Relaxed);
         let answer = self.0.lookup(dir, name);
-        std::thread::sleep(Duration::from_millis(20));
+        (self.1)(name);
         answer
     }
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> std::io::Result<InodeInfo> {
@@ -127,11 +131,11 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).build();
-    let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
+    let slow = slow();
     slow.0.create_path(b"/there", Kind::File).unwrap();
     let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
     for (path, there) in [(&b"/missing"[..], false), (b"/there", true)] {
-        let before = slow.1.load(Relaxed);
+        let before = slow.0.lookups();
         let barrier = Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -141,7 +145,7 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
                 });
             }
         });
-        assert_eq!(slow.1.load(Relaxed) - before, 1);
+        assert_eq!(slow.0.lookups() - before, 1);
     }
     mount.assert_valid();
 }
@@ -369,7 +373,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
-    let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
+    let slow = slow();
     let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
     drop(mount.mkdir(b"/d").unwrap());
     let (at, done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -384,7 +388,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
         let _done = SetsAtEnd(&done);
         for n in 0..NAMES {
             at.store(n, Relaxed);
-            // 5 to 14 ms after its start, a lookup has read its answer, and sleeps (`Slow`).
+            // 5 to 14 ms after its start, a lookup has read its answer, and sleeps (`slow`).
             std::thread::sleep(Duration::from_millis(5 + n / 3));
             let name = format!("/d/{n}");
             slow.0.create_path(name.as_bytes(), Kind::File).unwrap();
@@ -398,6 +402,88 @@ fn after_an_invalidation_no_older_answer_is_cached() {
             assert!(found, "{n} existed before its negative was invalidated");
         }
     });
+    mount.assert_valid();
+}
+
+/// Creates the directories `/t/a`, `/t/b/sub` and `/t/c`, and the file `/t/a/x`.
+fn create_tree(mount: &Mount) -> Vec<DentryRef<'_>> {
+    let dirs = [&b"/t"[..], b"/t/a", b"/t/b", b"/t/c", b"/t/b/sub"].map(|path| mount.mkdir(path).unwrap());
+    dirs.into_iter().chain([mount.create(b"/t/a/x").unwrap()]).collect()
+}
+
+#[test]
+fn an_invalidation_misses_no_name_that_is_renamed_meanwhile() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
+    let (reached, is_reached) = mpsc::channel();
+    let (renamed, is_renamed) = mpsc::channel();
+    // The first lookup of `sub` waits for the rename.
+    let pause = Mutex::new(Some((reached, is_renamed)));
+    let backend = Arc::new(AfterLookup(
+        Memory::new(),
+        Box::new(move |name| {
+            let pause = if name.bytes() == b"sub" { pause.lock().unwrap().take() } else { None };
+            if let Some((reached, is_renamed)) = pause {
+                reached.send(()).unwrap();
+                is_renamed.recv_timeout(PATIENCE).unwrap();
+            }
+        }),
+    ));
+    let mount = dcache.mount(backend.clone(), &registry, tree.root()).unwrap();
+    let held = create_tree(&mount);
+    let (a, x) = (held[1].inode(), Name::new(b"x").unwrap());
+    backend.0.remove(a, x).unwrap();
+    let new = backend.0.create(a, x, Kind::File).unwrap();
+    std::thread::scope(|scope| {
+        let mount = &mount;
+        scope.spawn(move || {
+            is_reached.recv_timeout(PATIENCE).unwrap();
+            // `c` was visited before `b`, and `a` is visited afterwards.
+            mount.rename(b"/t/a/x", b"/t/c/x").unwrap();
+            renamed.send(()).unwrap();
+        });
+        assert!(mount.invalidate(b"/t").unwrap());
+    });
+    assert_eq!(mount.stat(b"/t/c/x").unwrap().unwrap().inode, new.inode, "the backend's, as of now");
+    drop(held);
+    mount.assert_valid();
+}
+
+#[test]
+fn an_invalidation_ends_beside_renames_without_end() {
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
+    let (passes, done) = (Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
+    let count = Arc::clone(&passes);
+    // Long enough for a rename. Each pass looks up `sub` once.
+    let backend = AfterLookup(
+        Memory::new(),
+        Box::new(move |name| {
+            if name.bytes() == b"sub" {
+                assert!(count.fetch_add(1, Relaxed) < 100, "the invalidation does not end");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }),
+    );
+    let mount = dcache.mount(Arc::new(backend), &registry, tree.root()).unwrap();
+    let held = create_tree(&mount);
+    std::thread::scope(|scope| {
+        let _done = SetsAtEnd(&done);
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                mount.rename(b"/t/a/x", b"/t/c/x").unwrap();
+                mount.rename(b"/t/c/x", b"/t/a/x").unwrap();
+            }
+        });
+        for _ in 0..5 {
+            assert!(mount.invalidate(b"/t").unwrap());
+        }
+    });
+    assert!(passes.load(Relaxed) <= 15, "at most three passes each");
+    drop(held);
     mount.assert_valid();
 }
 
