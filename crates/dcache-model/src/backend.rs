@@ -39,6 +39,11 @@ pub struct InodeInfo {
 /// it, because calls run while the directory's `rwsem` is held. A panic propagates to the caller of
 /// the mount, and leaves the cache consistent.
 ///
+/// Names that differ in a byte are different names. A source that folds names, such as a file
+/// system that ignores case, is not supported: the cache keeps an answer for each spelling, so a
+/// name that is created stays absent in another one, and a rename that changes only the case does
+/// nothing.
+///
 /// A backend that changes by itself makes cached answers stale. The owner of the mount has to
 /// detect such changes and call [`Mount::invalidate`](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {
@@ -57,7 +62,8 @@ pub trait Backend: Send + Sync {
     /// Removes a name. A directory must be empty, or this is [`io::ErrorKind::DirectoryNotEmpty`].
     fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()>;
 
-    /// Renames `from` to `to`, and replaces `to` if it exists.
+    /// Renames `from` to `to`, and replaces `to` if it exists. Not called if both are known as
+    /// names of one inode.
     fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()>;
 
     /// Creates `name` in the directory `dir` as a further name of the inode `file`, which is no

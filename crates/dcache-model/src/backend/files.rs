@@ -24,7 +24,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A directory tree of the operating system. A symbolic link is reported as [`Kind::Other`] and not
-/// followed; other file systems mounted below are not entered.
+/// followed; other file systems mounted below are not entered. A file system that ignores the case
+/// of names is not supported; see [`Backend`].
 ///
 /// Changes that are made without this cache are not noticed: cached answers stay until they are
 /// reclaimed or [invalidated](crate::Mount::invalidate). A directory that was moved or replaced in
