@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the examples as a user does. Checks that the README's first command compiles few crates and
 # starts a server that answers, and that the example `service` serves its own load and clients; with
-# the feature `metrics` also a scrape.
+# the feature `metrics` also a scrape. Examples that cannot print or start a thread must end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -59,6 +59,34 @@ get /metrics '^lowwater_group_low_bytes{group="/cache:sessions"} 8388608$'
 get /metrics '^Content-Type: text/plain; version=0.0.4; charset=utf-8'
 get /nothing "HTTP/1.1 404"
 kill "$pid"
+
+# fails SECONDS COMMAND...: the command cannot print. It must end by itself, with an error.
+fails() {
+    local seconds="$1" code=0
+    shift
+    timeout "$seconds" "$@" >/dev/full 2>"$scratch/said" || code=$?
+    [ "$code" -gt 0 ] && [ "$code" -lt 124 ] && [ -s "$scratch/said" ] || fail "$*: exit status $code"
+}
+fails 30 "$binaries/service"
+fails 60 "$binaries/soak" --seconds 12
+
+# A thread does not start in an address space of 19 stacks, and half a GiB for all else.
+start_server readme
+(
+    ulimit -v $((39 << 19))
+    export RUST_MIN_STACK=$((1 << 30)) MALLOC_ARENA_MAX=1
+    for command in "service --threads 64" "negative_flood --threads 64 --seconds 1" "deferred_tail --threads 64 --objects 10000 --seconds 1" \
+        "cache_load 127.0.0.1:$port --writers 64 --alone-seconds 0 --bytes 1000000"; do
+        # Unquoted: an example and its options.
+        fails 60 "$binaries"/$command
+        grep -q "failed to spawn thread" "$scratch/said" || fail "$command: $(cat "$scratch/said")"
+    done
+)
+stop_server "$pid"
+for flag in "negative_flood --threads" "cache_load --writers" "cache_load --readers"; do
+    said="$("$binaries"/$flag 1025 2>&1)" || true
+    grep -q "not in .*=1024" <<<"$said" || fail "$flag 1025 is accepted"
+done
 
 # Examples answer --help and --json, and `replay` finds its recording from any directory.
 binaries="$(realpath "$binaries")"

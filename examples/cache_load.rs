@@ -19,6 +19,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "at_end/mod.rs"]
+mod at_end;
 #[path = "progress/mod.rs"]
 mod progress;
 
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use at_end::AtEnd;
 use clap::{value_parser, Parser};
 use indicatif::ProgressBar;
 
@@ -62,10 +65,10 @@ struct Args {
     #[arg(long, default_value_t = 1000, value_parser = value_parser!(u64).range(1..))]
     tenants: u64,
     /// Connections that write
-    #[arg(long, default_value_t = 8, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 8, value_parser = value_parser!(u64).range(1..=1024))]
     writers: u64,
     /// Connections that read what was just written
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u64).range(..=1024))]
     readers: u64,
     /// Keys in a quiet tenant's working set (4,000 bytes each)
     #[arg(long, default_value_t = 2000, value_parser = value_parser!(u64).range(1..))]
@@ -113,6 +116,8 @@ fn main() -> io::Result<()> {
     let start = Instant::now();
     let flooded = thread::scope(|scope| -> io::Result<Vec<f64>> {
         let (args, shared, bar) = (&args, &shared, &bar);
+        // Relaxed: a stop flag; no data is passed with it.
+        let end = AtEnd(|| shared.flood_over.store(true, Relaxed));
         let over = || shared.flood_over.load(Relaxed);
         let quiet: Vec<_> =
             ["quiet", "poor"].map(|name| scope.spawn(move || Quiet::new(args, name)?.read_until(args, &over))).into();
@@ -121,7 +126,7 @@ fn main() -> io::Result<()> {
         let sampler = scope.spawn(move || sample(args, shared, bar));
         let written: io::Result<Vec<()>> = writers.into_iter().map(joined).collect();
         // Also after a writer's error, or the other threads would not end.
-        shared.flood_over.store(true, Relaxed);
+        drop(end);
         readers.into_iter().try_for_each(joined)?;
         joined(sampler)?;
         let ratios = quiet.into_iter().map(joined).collect();

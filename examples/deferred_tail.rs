@@ -28,6 +28,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "at_end/mod.rs"]
+mod at_end;
 #[path = "charts/mod.rs"]
 mod charts;
 #[path = "progress/mod.rs"]
@@ -40,6 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use at_end::AtEnd;
 use charts::{Curve, Curves};
 use clap::{Parser, ValueEnum};
 use lowwater::{
@@ -347,10 +350,12 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
     let (mut max_scanned_per_call, mut missing) = (0, 0);
     std::thread::scope(|scope| {
         let (world, stop) = (&world, &stop);
+        // Relaxed: a stop flag; no data is passed with it.
+        let end = AtEnd(|| stop.store(true, Relaxed));
         let threads: Vec<_> =
             (0..args.threads).map(|thread| scope.spawn(move || world.allocate(thread, args, stop))).collect();
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
-        stop.store(true, Relaxed);
+        drop(end);
         for thread in threads {
             let (times, scanned, without) = thread.join().expect("an allocating thread does not panic");
             ns.extend(times);

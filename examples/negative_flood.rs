@@ -14,11 +14,14 @@
 //! A change must ensure that a run ends at `--negatives-max`, whatever the policy keeps, and keep
 //! the names in its JSON, which `ci/seeds/reports.py` reads.
 
+#[path = "at_end/mod.rs"]
+mod at_end;
 #[path = "charts/mod.rs"]
 mod charts;
 #[path = "progress/mod.rs"]
 mod progress;
 
+use at_end::AtEnd;
 use charts::{Curve, Curves};
 use clap::{Parser, ValueEnum};
 use lowwater::{ByteSize, MemcgTree, Registry};
@@ -44,7 +47,7 @@ struct Args {
     /// Buckets, instead.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=BUCKETS_MAX))]
     buckets: Option<u64>,
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -156,6 +159,8 @@ fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let mut curve = Vec::new();
     let samples = std::thread::scope(|scope| {
+        // Relaxed: a stop flag; no data is passed with it.
+        let end = AtEnd(|| stop.store(true, Relaxed));
         let flooders: Vec<_> = (0..args.threads)
             .map(|thread| {
                 let (mount, stop, lookups) = (&mount, &stop, &lookups);
@@ -164,7 +169,7 @@ fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
             })
             .collect();
         watch(&args, &dcache, begun, &mut curve);
-        stop.store(true, Relaxed);
+        drop(end);
         let mut samples = Vec::new();
         for flooder in flooders {
             samples.extend(flooder.join().expect("a flooding thread does not panic"));

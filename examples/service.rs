@@ -17,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "at_end/mod.rs"]
+mod at_end;
 #[cfg(feature = "metrics")]
 #[path = "service/exporter.rs"]
 mod exporter;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::at_end::AtEnd;
 use super::{Service, ROWS, TENANTS};
 
 /// Users. Their sessions take about 6.5 MiB, less than the `low` of their cache, 8 MiB
@@ -29,12 +30,13 @@ pub fn run(service: &Service, threads: u64) {
     // The requested pages of each tenant; 0 ends the threads.
     let pages = AtomicU64::new(PHASES[0].2);
     thread::scope(|scope| {
+        // Relaxed: a stop flag; no data is passed with it.
+        let _end = AtEnd(|| pages.store(0, Ordering::Relaxed));
         for thread in 0..threads {
             let pages = &pages;
             scope.spawn(move || make_requests(service, pages, thread));
         }
         print_phases(service, &pages);
-        pages.store(0, Ordering::Relaxed);
     });
 }
 

@@ -19,6 +19,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../at_end/mod.rs"]
+mod at_end;
 mod caches;
 mod lists;
 mod names;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use at_end::AtEnd;
 use caches::Caches;
 use lists::Lists;
 use names::Names;
@@ -100,6 +103,7 @@ fn soak(args: &Args) -> Result<(), String> {
     let mut watch = Watch::new(served.as_ref().map(Served::pid));
     std::thread::scope(|s| {
         let mut outcome = Ok(());
+        let end = AtEnd(|| pace.stop());
         let handles: Vec<_> =
             workers.into_iter().map(|(name, step)| (name, s.spawn(|| pace.go_on(&world, step)))).collect();
         let (start, mut second) = (Instant::now(), 0);
@@ -119,7 +123,7 @@ fn soak(args: &Args) -> Result<(), String> {
             drop(still);
             watch.look(second);
         }
-        pace.stop();
+        drop(end);
         for (name, handle) in handles {
             match handle.join() {
                 Ok(steps) => watch.did(name, steps),
