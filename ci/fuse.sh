@@ -305,6 +305,21 @@ for policy in three-in-a-row per-directory unbounded; do
     stop INT
 done
 
+echo "== an output that is full"
+"$binary" "$source" "$mirror" --statistics >/dev/full 2>"$complaints" &
+server=$!
+seen test -e "$mirror/many"
+kill -s USR1 "$server"
+sleep 1
+ls "$mirror/many" >"$scratch/found" || fail "it does not serve after a report that it could not print"
+code=0
+kill -s TERM "$server"
+wait "$server" || code=$?
+server=
+[ "$code" -eq 0 ] || fail "a full output: exit status $code"
+! mountpoint -q "$mirror" || fail "a full output: it is still mounted"
+echo "ok: it serves and unmounts"
+
 echo "== in use when it must end"
 start || fail "it did not start"
 exec 3<"$mirror/large"

@@ -47,7 +47,8 @@ use mirror::Mirror;
 use rustix::mount::UnmountFlags;
 use served::Served;
 use std::error::Error;
-use std::io;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mirror = Arc::new(Mirror::new(&source, args)?);
     // Before the mount: a signal that arrives just then must not leave the mount behind.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut tell = signal(SignalKind::user_defined1())?;
+    let mut usr1 = signal(SignalKind::user_defined1())?;
 
     let config = config(&source, args.threads);
     let mut session = Session::new(Served::new(Arc::clone(&mirror)), &point, &config)
@@ -88,21 +89,26 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut unmounter = session.unmount_callable();
     let (ended, mut end) = oneshot::channel();
     std::thread::spawn(move || ended.send(session.run()));
-    println!("serving {} at {}", source.display(), point.display());
+    tell(io::stdout(), format_args!("serving {} at {}", source.display(), point.display()));
 
     let result = loop {
         tokio::select! {
             // Another process unmounted it.
             result = &mut end => break result?,
-            _ = tell.recv() => println!("{}", mirror.report()),
+            _ = usr1.recv() => tell(io::stdout(), format_args!("{}", mirror.report())),
             _ = interrupt.recv() => break leave(&point, unmounter.unmount(), end).await,
             _ = terminate.recv() => break leave(&point, unmounter.unmount(), end).await,
         }
     };
     if args.statistics {
-        println!("{}", mirror.report());
+        tell(io::stdout(), format_args!("{}", mirror.report()));
     }
     Ok(result?)
+}
+
+/// Writes a line, if possible: a failed print must not leave the mount without a server.
+fn tell(mut to: impl Write, line: fmt::Arguments<'_>) {
+    let _ = writeln!(to, "{line}");
 }
 
 fn config(source: &Path, threads: usize) -> Config {
@@ -123,7 +129,7 @@ fn config(source: &Path, threads: usize) -> Config {
 /// Waits for the end of the session. A mount in use is detached: new lookups do not find it.
 async fn leave(point: &Path, unmounted: io::Result<()>, end: oneshot::Receiver<io::Result<()>>) -> io::Result<()> {
     if let Err(error) = unmounted {
-        eprintln!("{}: {error}; detaching it", point.display());
+        tell(io::stderr(), format_args!("{}: {error}; detaching it", point.display()));
         if rustix::mount::unmount(point, UnmountFlags::DETACH).is_err() {
             let status = Command::new("fusermount3").args(["-u", "-z"]).arg(point).status()?;
             if !status.success() {
@@ -134,7 +140,7 @@ async fn leave(point: &Path, unmounted: io::Result<()>, end: oneshot::Receiver<i
     match tokio::time::timeout(LEAVE_WITHIN, end).await {
         Ok(result) => result.map_err(io::Error::other)?,
         Err(_) => {
-            eprintln!("{}: still in use; its users get errors from now on", point.display());
+            tell(io::stderr(), format_args!("{}: still in use; its users get errors from now on", point.display()));
             Ok(())
         }
     }
