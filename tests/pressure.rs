@@ -263,6 +263,19 @@ fn all_sources_of_this_machine_are_watched_or_their_absence_is_explained() {
 }
 
 #[test]
+fn a_single_source_that_does_not_exist_is_explained() {
+    let builder = Runtime::builder().budget(ByteSize::gib(1));
+    // Either the source is watched or its absence is explained, also in a container, and once.
+    let stats = builder.clone().systemd(true).build().unwrap().stats().pressure.unwrap();
+    assert_eq!(stats.sources.len() + stats.missing.len(), 1, "{stats:?}");
+    let stats = builder.clone().cgroup_limit(true).build().unwrap().stats().pressure.unwrap();
+    assert_eq!(usize::from(stats.cgroup.is_some()) + stats.missing.len(), 1, "{stats:?}");
+    let stats = builder.clone().auto_pressure(true).build().unwrap().stats().pressure.unwrap();
+    let named = builder.auto_pressure(true).systemd(true).cgroup_limit(true).build().unwrap();
+    assert_eq!(named.stats().pressure.unwrap().missing, stats.missing);
+}
+
+#[test]
 fn an_unusable_source_is_named_in_the_error() {
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2)).unwrap();
     let error = Runtime::builder()

@@ -33,8 +33,8 @@ pub struct RuntimeBuilder {
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
-    /// `None`: no method has set a part of it. `build` adds one for `auto_pressure`, for systemd's
-    /// file, and for a budget from the control group.
+    /// `None`: no method has set a part of it. `build` adds one for `auto_pressure`, for `systemd`,
+    /// and for a budget from the control group.
     monitor: Option<MonitorConfig>,
     auto_pressure: bool,
     systemd: bool,
@@ -142,9 +142,10 @@ impl RuntimeBuilder {
     /// [`cgroup_limit`](Self::cgroup_limit) applies.
     ///
     /// A source that does not exist, or that the process may not watch, is left out; the reason is
-    /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). The methods for a
-    /// single source fail instead. If `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service manager
-    /// has switched the watch of pressure off, and only the limit is watched.
+    /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). Of the methods for a
+    /// single source, [`watch_psi`](Self::watch_psi) and [`resident_max`](Self::resident_max) make
+    /// [`build`](Self::build) fail instead. If `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service
+    /// manager has switched the watch of pressure off, and only the limit is watched.
     /// [`pressure`](Self::pressure) sets the response.
     ///
     /// ```
@@ -231,7 +232,8 @@ impl RuntimeBuilder {
     /// Bounds the budget by the memory limit of this process's control group, less a margin, and
     /// treats usage near that limit as pressure. The limits of the control groups above, and those
     /// of cgroup v1, are read as well. Later changes of a limit take effect. Without a limit there
-    /// is no bound.
+    /// is no bound; without a visible group
+    /// [`missing`](crate::pressure::PressureStats::missing) has the reason.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
@@ -297,7 +299,9 @@ impl RuntimeBuilder {
 
     /// Watches the file that the service manager names: [`build`](Self::build) reads systemd's
     /// variables `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`. Where they are not set, or
-    /// name `/dev/null`, nothing is watched.
+    /// name `/dev/null`, nothing is watched, and
+    /// [`missing`](crate::pressure::PressureStats::missing) has the reason. Wrong values make
+    /// [`build`](Self::build) fail.
     #[doc(alias = "MemoryPressureWatch")]
     pub fn systemd(mut self, yes: bool) -> Self {
         self.systemd = yes;
@@ -362,9 +366,14 @@ impl RuntimeBuilder {
         if self.auto_pressure {
             self.monitor().auto = true;
         }
+        let mut unwatched = None;
         if self.systemd {
-            if let Systemd::Watch(watch) = Systemd::from_env()? {
-                self.monitor().sources.push(Source::Systemd(watch));
+            let systemd = Systemd::from_env()?;
+            // With `auto`, the monitor finds the reason itself.
+            unwatched = systemd.missing().filter(|_| !self.auto_pressure);
+            let monitor = self.monitor();
+            if let Systemd::Watch(watch) = systemd {
+                monitor.sources.push(Source::Systemd(watch));
             }
         }
         let is_unset = matches!(self.budget, BudgetChoice::Cgroup);
@@ -388,6 +397,9 @@ impl RuntimeBuilder {
         let monitored = || Arc::new(MonitoredReclaimer::from(Arc::clone(&reclaimer)));
         let monitor = |config| Monitor::start(tree.root(), budget, monitored(), config);
         let pressure = self.monitor.map(monitor).transpose()?;
+        if let (Some(monitor), Some(reason)) = (&pressure, unwatched) {
+            monitor.note_missing(reason);
+        }
         let retired = Arc::new(Retired::new(tree.root().clone()));
         let housekeeper =
             Housekeeper::start(registry.nodes(), Arc::clone(&retired)).map_err(RuntimeBuildError::Housekeeper)?;

@@ -53,7 +53,7 @@ use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::source::{OpenSource, Poller, SourceEvent};
 use crate::{resident_memory, BackgroundReclaim, Level, Trim};
-use auto::FoundSources;
+use auto::{noted, FoundSources};
 use limit::WatchedCgroup;
 use state::{MonitorState, SourceFiles};
 
@@ -112,8 +112,8 @@ impl Monitor {
     /// Opens the sources, sets the `max` of `memcg` to `budget`, or to the part of it that the
     /// control group and the maximum of the resident memory leave, and starts the thread. If the
     /// usage is above that, `max` begins at the usage and follows it down. With
-    /// [`MonitorConfig::auto`], sources that this machine has are added, and those that it has not
-    /// are in [`PressureStats::missing`].
+    /// [`MonitorConfig::auto`], sources that this machine has are added. Those that it has not, and
+    /// a control group that does not exist, are in [`PressureStats::missing`].
     ///
     /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
     /// the limit, but nothing is reclaimed from it.
@@ -142,8 +142,10 @@ impl Monitor {
         for source in &config.sources {
             sources.push(Some(OpenSource::open(source)?));
         }
-        let mut watched = config.cgroup.clone().map(WatchedCgroup::find).transpose()?.flatten();
-        let mut missing = Vec::new();
+        let (mut watched, mut missing) = (None, Vec::new());
+        if let Some(limit) = &config.cgroup {
+            watched = noted(WatchedCgroup::find(limit.clone())?, &mut missing);
+        }
         if config.auto {
             let mut found = FoundSources::of_this_machine();
             if config.cgroup.is_none() {
@@ -152,7 +154,7 @@ impl Monitor {
             // A source that the configuration names as well is watched once.
             found.opened.retain(|source| !sources.iter().flatten().any(|other| source.repeats(other)));
             sources.extend(found.opened.into_iter().map(Some));
-            missing = found.missing;
+            missing.append(&mut found.missing);
         }
         if let Some(watched) = &watched {
             for (group, is_own) in watched.groups_with_limit() {
@@ -223,6 +225,12 @@ impl Monitor {
             self.shared.state.lock().freed(bytes);
             self.shared.poller.wake();
         }
+    }
+
+    /// Adds a reason to [`PressureStats::missing`], for a source that the caller did not find.
+    #[doc(hidden)]
+    pub fn note_missing(&self, reason: &str) {
+        self.shared.state.lock().note_missing(reason);
     }
 
     /// Returns the level, the limits and the event counts.

@@ -95,6 +95,16 @@ impl Systemd {
         Ok(Self::Watch(Watch { path: path.into(), write }))
     }
 
+    /// Returns the reason why there is no path to watch; `None` if there is one.
+    #[doc(hidden)]
+    pub fn missing(&self) -> Option<&'static str> {
+        match self {
+            Self::Unset => Some("the service manager has not set MEMORY_PRESSURE_WATCH"),
+            Self::Off => Some("switched off by the service manager ($MEMORY_PRESSURE_WATCH is /dev/null)"),
+            Self::Watch(_) => None,
+        }
+    }
+
     /// Parses the variables of this process.
     ///
     /// # Errors

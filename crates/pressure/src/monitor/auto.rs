@@ -1,8 +1,9 @@
 //! The sources of a monitor that watches whatever its machine has.
 //!
 //! Which sources exist depends on the kernel, on the container and on the process's rights. A
-//! source that the configuration names must exist; a source that is found here may be missing, and
-//! the reason is kept for [`PressureStats::missing`](super::PressureStats::missing).
+//! source that the configuration names must exist, except this process's control group; a source
+//! that is found here may be missing, and the reason is kept for
+//! [`PressureStats::missing`](super::PressureStats::missing).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -40,18 +41,16 @@ impl FoundSources {
     /// Opens the sources of this machine under this setting of the service manager.
     fn with(systemd: Result<Systemd, SystemdError>) -> Self {
         let mut found = Self::default();
+        let reason = systemd.as_ref().ok().and_then(Systemd::missing).unwrap_or_default();
         match systemd {
             Ok(Systemd::Watch(watch)) => found.open(&Source::Systemd(watch)),
             // Also stalls are pressure, which must not be watched.
             Ok(Systemd::Off) => {
-                let off = "switched off by the service manager ($MEMORY_PRESSURE_WATCH is /dev/null)";
                 let sources = ["a file of the manager", "stalls of this control group", "stalls of the whole system"];
-                found.missing.extend(sources.map(|source| format!("{source}: {off}")));
+                found.missing.extend(sources.map(|source| format!("{source}: {reason}")));
                 return found;
             }
-            Ok(Systemd::Unset) => {
-                found.missing.push("the service manager has not set MEMORY_PRESSURE_WATCH".into());
-            }
+            Ok(Systemd::Unset) => found.missing.push(reason.into()),
             Err(error) => found.missing.push(error.to_string()),
         }
         match trigger() {
@@ -78,15 +77,22 @@ impl FoundSources {
     /// Finds this process's control group as a limit. If the group cannot be read or does not
     /// exist, adds the reason to `missing`.
     pub(super) fn cgroup(&mut self, config: CgroupLimit) -> Option<WatchedCgroup> {
-        let found = WatchedCgroup::find(config).map_err(|error| error.to_string());
-        found.and_then(|found| found.ok_or_else(|| "this process sees no control group for memory".into())).map_or_else(
-            |reason| {
-                self.missing.push(reason);
+        match WatchedCgroup::find(config) {
+            Ok(found) => noted(found, &mut self.missing),
+            Err(error) => {
+                self.missing.push(error.to_string());
                 None
-            },
-            Some,
-        )
+            }
+        }
     }
+}
+
+/// Adds the reason to `missing` if no control group was found, and returns what was found.
+pub(super) fn noted(found: Option<WatchedCgroup>, missing: &mut Vec<String>) -> Option<WatchedCgroup> {
+    if found.is_none() {
+        missing.push("this process sees no control group for memory".into());
+    }
+    found
 }
 
 fn trigger() -> Result<Trigger, TriggerError> {
@@ -149,6 +155,13 @@ mod tests {
         }
         assert!(found.missing.is_empty(), "{:?}", found.missing);
         fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_group_that_does_not_exist_is_noted() {
+        let mut missing = Vec::new();
+        assert!(noted(None, &mut missing).is_none());
+        assert!(missing[0].contains("control group"), "{missing:?}");
     }
 
     #[test]

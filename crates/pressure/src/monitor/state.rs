@@ -205,6 +205,10 @@ impl MonitorState {
         self.stats.sources[source].error = Some(error.to_string());
     }
 
+    pub(super) fn note_missing(&mut self, reason: &str) {
+        self.stats.missing.push(reason.into());
+    }
+
     /// Takes the control group to be read, if it is due, or `at_once`. The caller returns it by
     /// [`seen`](Self::seen).
     pub(super) fn take_watched(&mut self, now_ns: u64, at_once: bool) -> Option<WatchedCgroup> {

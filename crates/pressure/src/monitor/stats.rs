@@ -40,7 +40,9 @@ pub struct PressureStats {
     /// control groups last.
     pub sources: Vec<SourceStats>,
     /// For each source that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find, the
-    /// reason why it cannot be watched.
+    /// reason why it cannot be watched; also for a control group
+    /// ([`MonitorConfig::cgroup`](crate::MonitorConfig::cgroup)) or a service manager's file that
+    /// was named and does not exist.
     pub missing: Vec<String>,
     /// Calls of the trim hook that have returned or panicked.
     pub trims: u64,
