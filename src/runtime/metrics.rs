@@ -180,10 +180,10 @@ impl Runtime {
     ///
     /// When a cache has ended, the next call, also one of
     /// [`Cache::publish_metrics`](crate::Cache::publish_metrics), sets the gauges of that cache to
-    /// 0. Its counters keep their values, and the next cache of that name continues from them, so
-    /// that no total ever falls. Counts of a cache between its last publish and its end are lost.
-    /// The totals of the last 1,024 ended caches are kept. When a group has ended, its usage and
-    /// its entries are set to 0.
+    /// 0. Its counters keep their values, and the next cache of that name continues from them. This
+    /// holds for the last 1,024 ended caches: totals of an older one are forgotten, and start again
+    /// at 0. Counts of a cache between its last publish and its end are lost. When a group has
+    /// ended, its usage and its entries are set to 0.
     ///
     /// # Many groups
     ///
