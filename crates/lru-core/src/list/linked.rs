@@ -3,6 +3,9 @@
 //! Do not implement the trait by hand: `linked!` and `slotted!` check that the field exists, is the
 //! object's own, and is aligned.
 //!
+//! A supertype of `T` may have its own implementation of the trait, which names other links. A type
+//! that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
+//!
 //! A change of the conditions must be checked by both macros.
 
 use super::handle::Handle;

@@ -61,12 +61,53 @@ type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
 /// An item under its list's lock, on which the callback must decide. If the value is leaked, the
 /// lock stays taken, as with any lock guard, and all later operations on the list block for ever.
+///
+/// The type is invariant in `T`, so that the item does not become one of a supertype, whose links
+/// may be another field. A reference may:
+///
+/// ```
+/// # use core::marker::PhantomData;
+/// # use lowwater_lru_core::{linked, Isolate, Links};
+/// # struct Item<F> {
+/// #     links: Links,
+/// #     other_links: Links,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # linked!(impl[] for Item<Any> { links, handle: Box<Item<Any>> });
+/// # linked!(impl[] for Item<One> { other_links, handle: Box<Item<One>> });
+/// fn shorten(any: &Item<Any>) -> &Item<One> {
+///     any
+/// }
+/// fn keep<'a>(any: Isolate<'a, Item<Any>>) -> Isolate<'a, Item<Any>> {
+///     any
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use core::marker::PhantomData;
+/// # use lowwater_lru_core::{linked, Isolate, Links};
+/// # struct Item<F> {
+/// #     links: Links,
+/// #     other_links: Links,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # linked!(impl[] for Item<Any> { links, handle: Box<Item<Any>> });
+/// # linked!(impl[] for Item<One> { other_links, handle: Box<Item<One>> });
+/// fn shorten<'a>(any: Isolate<'a, Item<Any>>) -> Isolate<'a, Item<One>> {
+///     any // error: one type is more general than the other
+/// }
+/// ```
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
     list: LockedList<'a>,
     links: NonNull<Hook>,
     cursor: &'a Cursor,
     item: PhantomData<&'a T>,
+    invariant: PhantomData<fn(T) -> T>,
     call: Call<'a>,
 }
 
@@ -274,7 +315,14 @@ impl RawListLru {
                 }
                 left -= 1;
                 *nr_to_walk -= 1;
-                let verdict = callback(Isolate { list, links, cursor: &cursor, item: PhantomData, call: PhantomData });
+                let verdict = callback(Isolate {
+                    list,
+                    links,
+                    cursor: &cursor,
+                    item: PhantomData,
+                    invariant: PhantomData,
+                    call: PhantomData,
+                });
                 *removed += u64::from(verdict.removed);
                 match verdict.then {
                     Then::GoOn(held) => list = held,
