@@ -214,7 +214,7 @@ impl<T: HashNode> HashChains<T> {
     pub fn chain_at<'g>(&'g self, n: usize, _reader: &'g Reader) -> ChainIter<'g, T> {
         // SAFETY: the table has a count on the object that the head names (invariant 3), and the
         // reader is inside.
-        ChainIter { next: unsafe { follow(&self.heads[n]) } }
+        ChainIter::new(unsafe { follow(&self.heads[n]) })
     }
 
     /// Prefetches the head of a chain. A hint.

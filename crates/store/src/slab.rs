@@ -85,6 +85,7 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::Arc;
 use alloc::boxed::Box;
 use core::fmt;
+use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use lowwater_base::{ByteSize, NodeId};
 
@@ -159,7 +160,7 @@ impl<T: Slotted> Slab<T> {
     pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
         let Some(shared) = self.pointer().or_else(|| self.begin()) else { return Err(value) };
         // SAFETY: `shared` came from a box, and this slab, its owner, is borrowed.
-        unsafe { SharedSlab::alloc(shared, node, value) }.map(Slot)
+        unsafe { SharedSlab::alloc(shared, node, value) }.map(|object| Slot(object, PhantomData))
     }
 
     /// Returns true if the object is in this slab.

@@ -28,9 +28,57 @@ unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
 unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
 
 /// An iterator over the objects of one chain.
+///
+/// The type is invariant in `T`, so that the iterator does not become one over a supertype, whose
+/// link may be another field. A reference may:
+///
+/// ```
+/// # use core::marker::PhantomData;
+/// # use lowwater_store::{hash_chains::{ChainIter, HashLink}, hash_node};
+/// # struct Node<F> {
+/// #     link: HashLink<Node<Any>>,
+/// #     other_link: HashLink<Node<One>>,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # hash_node!(impl[] for Node<Any> { link });
+/// # hash_node!(impl[] for Node<One> { other_link });
+/// fn shorten(any: &Node<Any>) -> &Node<One> {
+///     any
+/// }
+/// fn keep<'g>(any: ChainIter<'g, Node<Any>>) -> ChainIter<'g, Node<Any>> {
+///     any
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use core::marker::PhantomData;
+/// # use lowwater_store::{hash_chains::{ChainIter, HashLink}, hash_node};
+/// # struct Node<F> {
+/// #     link: HashLink<Node<Any>>,
+/// #     other_link: HashLink<Node<One>>,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # hash_node!(impl[] for Node<Any> { link });
+/// # hash_node!(impl[] for Node<One> { other_link });
+/// fn shorten<'g>(any: ChainIter<'g, Node<Any>>) -> ChainIter<'g, Node<One>> {
+///     any // error: one type is more general than the other
+/// }
+/// ```
 pub struct ChainIter<'g, T> {
     /// The object that the next step returns; it was read ahead.
-    pub(super) next: Option<Found<'g, T>>,
+    next: Option<Found<'g, T>>,
+    invariant: PhantomData<fn(T) -> T>,
+}
+
+impl<'g, T> ChainIter<'g, T> {
+    #[inline]
+    pub(super) fn new(first: Option<Found<'g, T>>) -> Self {
+        Self { next: first, invariant: PhantomData }
+    }
 }
 
 impl<'g, T: HashNode> Iterator for ChainIter<'g, T> {

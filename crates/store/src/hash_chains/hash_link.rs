@@ -4,6 +4,9 @@
 //! it links the object (invariant 1 of `hash_chains.rs`). `hash_node!` is the only safe way to
 //! implement the trait.
 //!
+//! A supertype of `T` may have its own implementation of the trait, which names another link. A
+//! type that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
+//!
 //! A change must ensure that an object is linked by the table that set its tag, and by no other.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};

@@ -7,6 +7,7 @@
 use super::shared::{SharedSlab, RETIRE_MAX};
 use super::slotted::{Slot, Slotted};
 use core::fmt;
+use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use lowwater_base::NodeId;
 use lowwater_lru_core::list::Handle;
@@ -144,7 +145,7 @@ unsafe impl<T: Slotted> Handle for Slot<T> {
 
     #[inline]
     unsafe fn from_raw(raw: NonNull<T>) -> Self {
-        Self(raw)
+        Self(raw, PhantomData)
     }
 }
 

@@ -3,8 +3,12 @@
 //! The trait is implemented by the macro [`slotted`](crate::slotted) alone, since the code relies
 //! on the field offsets that the macro computes. A change must ensure that a `Slot` is the only
 //! handle of its object: exclusive access to the object's links follows from it.
+//!
+//! A supertype of `T` may have its own implementation of the trait, which names other fields. A
+//! type that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
 
 use super::state::SlotState;
+use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use lowwater_lru_core::Linked;
@@ -41,7 +45,51 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 /// A leaked handle leaks the object, its chunk of memory, and the slab's shared part.
 ///
 /// A `Slot` is a [`Handle`](lowwater_lru_core::Handle): a list can own it.
-pub struct Slot<T: Slotted>(pub(crate) NonNull<T>);
+///
+/// The type is invariant, so that the handle of an object does not become that of a supertype,
+/// whose [`SlotState`] may be another field. A reference may:
+///
+/// ```
+/// # use core::marker::PhantomData;
+/// # use lowwater_store::{slab::{Slot, SlotState}, slotted, CompressedLinks};
+/// # struct Entry<F> {
+/// #     links: CompressedLinks,
+/// #     state: SlotState,
+/// #     other_links: CompressedLinks,
+/// #     other_state: SlotState,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # slotted!(impl[] for Entry<Any> { links, state, weight: |_| 1 });
+/// # slotted!(impl[] for Entry<One> { other_links, other_state, weight: |_| 1 });
+/// fn shorten(any: &Entry<Any>) -> &Entry<One> {
+///     any
+/// }
+/// fn keep(any: Slot<Entry<Any>>) -> Slot<Entry<Any>> {
+///     any
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use core::marker::PhantomData;
+/// # use lowwater_store::{slab::{Slot, SlotState}, slotted, CompressedLinks};
+/// # struct Entry<F> {
+/// #     links: CompressedLinks,
+/// #     state: SlotState,
+/// #     other_links: CompressedLinks,
+/// #     other_state: SlotState,
+/// #     function: PhantomData<F>,
+/// # }
+/// # type Any = for<'a> fn(&'a u8);
+/// # type One = fn(&'static u8);
+/// # slotted!(impl[] for Entry<Any> { links, state, weight: |_| 1 });
+/// # slotted!(impl[] for Entry<One> { other_links, other_state, weight: |_| 1 });
+/// fn shorten(any: Slot<Entry<Any>>) -> Slot<Entry<One>> {
+///     any // error: one type is more general than the other
+/// }
+/// ```
+pub struct Slot<T: Slotted>(pub(crate) NonNull<T>, pub(crate) PhantomData<fn(T) -> T>);
 
 // SAFETY: the handle owns an object that is Send and Sync (bounds of `Slotted`); the slab to which
 // the slot returns is behind locks.
