@@ -364,10 +364,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             let event = ExpiryEvent::Read { time_left: self.clock.time_left(at, self.clock.now()) };
             let Some(ttl) = function(&record.key, &record.value, event).ttl() else { return };
             let new = self.clock.deadline_of(ttl);
-            // Compared by key, as a copy may have replaced the record. It may have expired while
-            // the function ran.
-            let is_it =
-                |there: &Record<K, V>| there.key == record.key && there.deadline() == at && !self.is_expired(there);
+            // The key is compared only if a copy has replaced the record: another value of the key
+            // may have the same deadline. The record may have expired while the function ran.
+            let is_it = |there: &Record<K, V>| {
+                let is_same = std::ptr::eq(there, record) || (record.was_moved() && there.key == record.key);
+                is_same && there.deadline() == at && !self.is_expired(there)
+            };
             let store = |there: &Record<K, V>| self.set_expires(there, new);
             let is_new = new.at != at || new.live_end != self.clock.live_end(record, at);
             if is_new && self.index.with(hash, guard, is_it, store).is_some() {

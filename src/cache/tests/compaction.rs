@@ -18,7 +18,7 @@ use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use super::clear::{begin, finish};
 use super::{eventually, wait_for_reclaimer};
-use crate::cache::Eviction;
+use crate::cache::{Eviction, ExpiryEvent, Lifetime};
 use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Charged, Runtime};
 
@@ -359,6 +359,21 @@ fn a_use_during_a_compaction_extends_the_idle_deadline() {
     let cache =
         Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).time_to_idle(HOUR).build().unwrap();
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
+}
+
+#[test]
+fn a_time_that_is_computed_during_a_compaction_is_stored() {
+    let cache = Cache::<u64, u64>::builder(&runtime())
+        .weigher(|_, _| ByteSize::ZERO)
+        .expire_after(|_, _, event| {
+            if matches!(event, ExpiryEvent::Read { .. }) {
+                meanwhile();
+            }
+            Lifetime::Live(HOUR)
+        })
+        .build()
+        .unwrap();
+    while_it_moves(&cache, |Slow(key)| assert!(cache.get(&key).is_some()));
 }
 
 #[test]

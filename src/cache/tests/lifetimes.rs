@@ -258,3 +258,25 @@ fn an_unchanged_time_is_that_of_the_entry_at_the_insert() {
     }
     *own.lock() = None;
 }
+
+#[test]
+fn a_time_is_not_stored_in_a_value_that_replaced_the_one_it_is_for() {
+    // Taken out at the end, as above.
+    let own = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let handle = Arc::clone(&own);
+    let (cache, clock, _) = cache_with(move |value, event| match (value, event) {
+        (1, ExpiryEvent::Read { .. }) => {
+            let cache = handle.lock().clone();
+            // Without a deadline, as the value it replaces.
+            cache.unwrap().entry(1).forever().insert(2).unwrap();
+            Lifetime::Live(SECOND)
+        }
+        _ => Lifetime::Forever,
+    });
+    *own.lock() = Some(cache.clone());
+    cache.insert(1, 1).unwrap();
+    assert_eq!(cache.get(&1), Some(1));
+    clock.advance(SECOND * 5);
+    assert_eq!(cache.peek(&1), Some(2));
+    *own.lock() = None;
+}
