@@ -79,7 +79,8 @@ pub struct TenantKeyRef<'a, Q: ?Sized> {
 /// and stay in the name space of the ended group: only a caller that still has a handle on the
 /// group finds them, and unused they are evicted. Inserts by such a handle are charged to the
 /// nearest online ancestor. A new group is another name space, even with the same path. After
-/// [`Runtime::drop_group`](crate::Runtime::drop_group) the entries are removed.
+/// [`Runtime::drop_group`](crate::Runtime::drop_group) the entries are removed, but a
+/// [reload](crate::cache::Refresh) in progress inserts its value, charged to the parent.
 ///
 /// A tenant's name space is emptied at once by `cache.retain(|key, _| key.group() != &group)`.
 /// O(entries of the cache).

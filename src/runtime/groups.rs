@@ -129,7 +129,9 @@ impl Runtime {
     /// [`end_group`](Self::end_group) moves the entries to the parent. This function removes them,
     /// as [`Cache::remove`](crate::Cache::remove) does, with rests after each 500 us of work;
     /// lookups find an entry until it is removed. At once the group's `max` is set to 0, so that
-    /// nothing can be charged to the group and inserts for it are refused.
+    /// nothing can be charged to the group and inserts for it are refused. Unlike `Cache::remove`,
+    /// this function stops no load: a [reload](crate::cache::Refresh) in progress inserts its value
+    /// for the removed entry, charged to the parent.
     ///
     /// The group ends when its last entry has been removed, or up to 100 ms later if charges remain
     /// that belong to no entry. These charges, objects on other lists, and inserts with a handle on
