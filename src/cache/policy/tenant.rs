@@ -37,8 +37,10 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 /// A tenant with fewer entries adapts as if it had this many, because the statistics of fewer
 /// entries are mostly noise.
 const SIZE_MIN: u64 = 64;
-/// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits.
-const HITS_ONE_IN: u32 = 64;
+/// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits. With 64, a
+/// tenant that scans with half of its requests and has a working set lost 2 % of the hits of that
+/// set.
+const HITS_ONE_IN: u32 = 512;
 /// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). A ghost hit
 /// is chance unless the recent ones are more than 1 / `CHANCE_ONE_IN` of the recent inserts and
 /// the hits that this one represents.
