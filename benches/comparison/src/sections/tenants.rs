@@ -8,6 +8,8 @@
 //! A change of these numbers makes figures incomparable with those of docs/MEASURED.md.
 //! `ci/measured/comparison.py` reads the tables by titles and columns.
 
+use std::time::{Duration, Instant};
+
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -38,6 +40,10 @@ type Measure = fn(&[Request], usize) -> Vec<f64>;
 struct Tally {
     asked: [u64; 2],
     hit: [u64; 2],
+    /// Requests of all tenants.
+    requests: usize,
+    /// Their time.
+    took: Duration,
 }
 
 /// Reports the hit ratios of hot and quiet tenants, with and without the scan, for one shared
@@ -78,6 +84,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
                 Column::bars("quiet", 1).more(),
                 Column::new("held", 0),
                 Column::new("refused", 0),
+                Column::new("Mops", 2).more(),
             ],
             rows,
         })?;
@@ -141,10 +148,14 @@ fn grouped(cache: Lowwater, requests: &[Request], warm: usize) -> Vec<f64> {
 }
 
 fn replay(requests: &[Request], warm: usize, get: impl Fn(usize, u64) -> bool, insert: impl Fn(usize, u64)) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = Tally { requests: requests.len() - warm, ..Tally::default() };
+    let mut began = Instant::now();
     for (turn, &(tenant, number)) in requests.iter().enumerate() {
         let tenant = usize::from(tenant);
         let key = key((tenant as u64) << 32 | u64::from(number));
+        if turn == warm {
+            began = Instant::now();
+        }
         let hit = get(tenant, key);
         if !hit {
             insert(tenant, key);
@@ -155,6 +166,7 @@ fn replay(requests: &[Request], warm: usize, get: impl Fn(usize, u64) -> bool, i
             tally.hit[quiet] += u64::from(hit);
         }
     }
+    tally.took = began.elapsed();
     tally
 }
 
@@ -167,6 +179,7 @@ impl Tally {
             percent(self.hit[1], self.asked[1]),
             held as f64,
             refused as f64,
+            self.requests as f64 / self.took.as_secs_f64() / 1e6,
         ]
     }
 }
