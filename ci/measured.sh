@@ -4,6 +4,8 @@
 #
 # ci/measured.sh SECTION...: runs the commands of these sections or groups, keeps their figures, and
 # writes the page. Timed sections need an idle machine.
+# ci/measured.sh comparison:PART: measures one part of the comparison again (throughput, latency,
+# memory, stalls, tenants, hit-ratio).
 # ci/measured.sh --list: the sections, each with its duration, its last run and its commands.
 # ci/measured.sh --render: only writes the page.
 # ci/measured.sh --check: fails if the page is not the one that --render writes, if a section has no

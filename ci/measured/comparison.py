@@ -64,15 +64,46 @@ def tables_of(text):
     return {"about": about.strip().splitlines()[-1], "tables": tables}
 
 
-def collect(_):
-    """Returns the figures of all parts as of one run: the lists of results in which another is better become one."""
+def parts():
+    """Returns the tables of all parts, with the line about the machine and the contenders, which must be the same."""
+    found = {part: tables_of((SCRATCH / f"{part}.md").read_text()) for part in PARTS}
+    assert len({part["about"] for part in found.values()}) == 1, f"{SCRATCH}: parts of several machines or versions"
+    return found
+
+
+def copy_plots():
     for plot in (SCRATCH / "plots").glob("*.svg"):
         shutil.copy(plot, "docs/plots")
-    parts = [tables_of((SCRATCH / f"{part}.md").read_text()) for part in PARTS]
-    tables = [table for part in parts for table in part["tables"] if table["title"] != BETTER]
-    better = [table for part in parts for table in part["tables"] if table["title"] == BETTER]
-    every = {**better[0], "rows": [row for found in better for row in found["rows"]]}
-    return {"about": parts[0]["about"], "tables": [every, *tables]}
+
+
+def collect(_):
+    """Returns the figures of all parts: the lists of results in which another is better become one."""
+    copy_plots()
+    found = parts()
+    tables = [table for part in found.values() for table in part["tables"]]
+    better = [table for table in tables if table["title"] == BETTER]
+    every = {**better[0], "rows": [row for table in better for row in table["rows"]]}
+    return {"about": found[PARTS[0]]["about"], "tables": [every, *(table for table in tables if table["title"] != BETTER)]}
+
+
+def replace(figures, part, origin):
+    """Puts the tables of one part, which was measured again, in the place of the old ones, with a text about that run."""
+    copy_plots()
+    new = tables_of((SCRATCH / f"{part}.md").read_text())
+    assert new["about"] == figures["about"], f"{part}: another machine, or other versions: measure all parts"
+    by_title = {table["title"]: table for table in new["tables"]}
+    better, *rest = figures["tables"]
+    titles = {table["title"] for table in rest}
+    assert by_title.keys() - {BETTER} <= titles, f"{part}: tables without a place: measure all parts"
+    figures["tables"] = [better, *(by_title.get(table["title"], table) for table in rest)]
+    others = [row for row in better["rows"] if not in_part(row[0], part)]
+    better["rows"] = sorted(others + by_title[BETTER]["rows"], key=lambda row: next(n for n, name in enumerate(PARTS) if in_part(row[0], name)))
+    figures.setdefault("later", {})[part] = origin
+
+
+def in_part(what, part):
+    """Returns whether a result in which another is better, such as `tenants-scan: quiet`, is of this part."""
+    return what.startswith(part)
 
 
 class Tables:
@@ -135,7 +166,7 @@ def targets(figures):
         ["a shrink: reader's p99.9 5 us, 200 us at most, 80 % returned",
          f"{bold(f'{rest[0]:.1f} us', rest[0] > 5)}, {bold(f'{rest[1]} us', rest[1] > 200)}, {bold(f'{rest[2]} %', rest[2] < 80)}"],
         ["an insert at capacity: p99.9 5 us, 200 us at most", f"{insert(1)}; {insert(2)}"],
-        ["1,000 tenants: requests of quick_cache; 0.8 beside a scan", ", ".join(bold(f"{ratio:.2f}", ratio < least) for ratio, least in zip(mops, (1, 0.8)))],
+        ["1,000 tenants, at the limit: as many requests as quick_cache; 0.8 beside a scan", ", ".join(bold(f"{ratio:.2f}", ratio < least) for ratio, least in zip(mops, (1, 0.8)))],
         ["beside a scan all tenants 92 %, the quiet ones 27.5 %",
          f"{bold(beside['all but the scan'], float(beside['all but the scan']) < 92)}, {bold(beside['quiet'], float(beside['quiet']) < 27.5)}"],
     ])
@@ -264,7 +295,8 @@ def section(found, figures):
 
 def render(figures):
     _, _, versions = figures["about"].partition("; ")
-    lines = [f"Versions: {versions}", "", *targets(figures)]
+    later = [f"{part} {origin}" for part, origin in figures.get("later", {}).items()]
+    lines = [f"Versions: {versions}", *([f"Measured again: {'; '.join(later)}."] if later else []), "", *targets(figures)]
     # The ratios of throughputs follow from the tables before them.
     in_others = (RATIO_TO_OURS, CACHES, TENANT, MEANS, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:], ZIPF_LATENCY, *list(THROUGHPUTS)[1:])
     for found in figures["tables"]:
@@ -273,13 +305,15 @@ def render(figures):
     return lines
 
 
+def command(part):
+    """Returns the command that measures one part, or all with `$part`."""
+    run = "cargo run --release --manifest-path benches/comparison/Cargo.toml --"
+    return f'cp ci/measured/record.md {SCRATCH}/{part}.md\n{run} {part} --rounds 3 --traces "$LOWWATER_TRACES" --record {SCRATCH}/{part}.md'
+
+
 SECTIONS = [
     Section("comparison", [
         f"mkdir -p {SCRATCH}",
-        f"for part in {' '.join(PARTS)}; do\n"
-        f"  cp ci/measured/record.md {SCRATCH}/$part.md\n"
-        "  cargo run --release --manifest-path benches/comparison/Cargo.toml -- $part --rounds 3 \\\n"
-        f'    --traces "$LOWWATER_TRACES" --record {SCRATCH}/$part.md\n'
-        "done",
+        f"for part in {' '.join(PARTS)}; do\n{command('$part')}\ndone",
     ], "2 h", render, collect),
 ]

@@ -166,15 +166,31 @@ def measure(section):
     render()
 
 
+def measure_part(part):
+    """Measures one part of the comparison again; the others keep their figures."""
+    section = SECTIONS["comparison"]
+    run = result(section)
+    control = machine.control()
+    for command in [section.commands[0], comparison.command(part)]:
+        machine.output(command)
+    comparison.replace(run["figures"], part, f"{time.strftime('%Y-%m-%d')}, commit {machine.commit()}, control {control:.2f}")
+    (RESULTS / "comparison.json").write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+    render()
+
+
 def main():
     words = sys.argv[1:]
     actions = {"--list": show_list, "--render": render, "--check": check}
     if len(words) == 1 and words[0] in actions:
         return actions[words[0]]()
-    unknown = [word for word in words if word not in SECTIONS and word not in GROUPS]
+    parts = {f"comparison:{part}": part for part in comparison.PARTS}
+    unknown = [word for word in words if word not in SECTIONS and word not in GROUPS and word not in parts]
     if unknown or not words:
         sys.exit(f"no section {' '.join(unknown)}: ci/measured.sh --list" if unknown else "ci/measured.sh SECTION... | --list | --render | --check")
     for word in words:
+        if word in parts:
+            measure_part(parts[word])
+            continue
         for section in GROUPS.get(word) or [SECTIONS[word]]:
             measure(section)
 
