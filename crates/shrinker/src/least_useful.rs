@@ -21,7 +21,7 @@ use core::cell::OnceCell;
 use due::Due;
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
-use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY};
+use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY, BATCH_PARTS_OF_NO_HITS};
 
 use crate::control::Reclaim;
 use crate::pass::{layer_of, Layer, Protect};
@@ -91,8 +91,12 @@ impl LeastUseful<'_> {
             let Some(mut victim) = chosen else { break };
             let mut freed = 0;
             let mut of_many = round.as_mut().filter(|round| !round.is_all());
-            let batch_parts = if of_many.is_none() { BATCH_PARTS } else { BATCH_PARTS_OF_MANY };
             loop {
+                let batch_parts = match of_many {
+                    None => BATCH_PARTS,
+                    Some(_) if scorer.has_no_hits(victim.slot) => BATCH_PARTS_OF_NO_HITS,
+                    Some(_) => BATCH_PARTS_OF_MANY,
+                };
                 let Scanned { progress, outcome } = victim.scan(&scorer, batch_parts, work);
                 batches += 1;
                 total += progress;

@@ -27,6 +27,14 @@ impl Scorer<'_> {
         budget(&self.core.root)
     }
 
+    /// Returns true if the pair in `slot` has a score, and no hits: it is mostly a scan.
+    pub(super) fn has_no_hits(&self, slot: u32) -> bool {
+        match self.pairs.pair(slot).map(Pair::state) {
+            Some(PairState::Scored(score)) => score.is_none(self.pairs.clock.epoch(), self.budget()),
+            _ => false,
+        }
+    }
+
     /// Counts the objects of the pair in `slot`, and computes its score. Marks the pair empty if
     /// its group is gone or its shrinker cannot be called.
     pub(super) fn count(&self, slot: u32) {

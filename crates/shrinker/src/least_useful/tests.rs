@@ -156,6 +156,19 @@ fn of_many_pairs_one_is_asked_for_a_16th_of_its_objects_and_at_most_8() {
 }
 
 #[test]
+fn of_many_pairs_one_without_hits_is_asked_for_half_of_its_objects_and_at_most_8() {
+    for (objects, nr) in [(1, 1), (3, 1), (4, 2), (15, 7), (16, 8), (1_000, 8)] {
+        let (tree, registry) = world(1, 1 << 40);
+        let builder = registry.builder("pool").reports_misses(true);
+        let (pool, _registration) = made(builder, &groups(&tree, 17), objects, true);
+        batch(&registry, Reclaim::KSWAPD);
+        pool.asked();
+        batch(&registry, Reclaim::KSWAPD);
+        assert_eq!(pool.asked().first(), Some(&nr), "of {objects}");
+    }
+}
+
+#[test]
 fn a_pair_that_keeps_all_objects_is_asked_for_at_most_256_and_rises_in_rank() {
     let (tree, registry) = world(1, 1 << 30);
     let builder = registry.builder("keeps").reports_misses(true);

@@ -29,6 +29,10 @@ pub(super) const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
 pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
+/// The divisor for a pair without hits, if there are more than `ALL_MAX` pairs. Such a pair, mostly
+/// a scan, is selected again and again: few objects of each scan would cost a selection for each of
+/// its inserts.
+pub(super) const BATCH_PARTS_OF_NO_HITS: u64 = 2;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a
 /// batch, because the first objects may only lose a second chance.
 const SCAN_MAX: u64 = 256;

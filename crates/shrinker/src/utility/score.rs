@@ -73,8 +73,17 @@ impl Score {
     /// Returns a number that is greater for the pair that should keep its memory, if both numbers
     /// are computed for the same present `epoch` and `budget`.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
-        let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(DECAY_PER_EPOCH));
-        decayed.max(none(budget) - RATE_PLACES * ONE) + i32::from(self.size_penalty)
+        self.decayed(epoch).max(none(budget) - RATE_PLACES * ONE) + i32::from(self.size_penalty)
+    }
+
+    /// Returns true if the pair has no hits at this present `epoch`: more memory brings it nothing.
+    pub(crate) fn is_none(self, epoch: u32, budget: u64) -> bool {
+        self.decayed(epoch) <= none(budget)
+    }
+
+    /// Returns the logarithm of the utility at this present `epoch`.
+    fn decayed(self, epoch: u32) -> i32 {
+        self.utility.wrapping_sub((epoch as i32).wrapping_mul(DECAY_PER_EPOCH))
     }
 
     /// Returns the low bits of the epoch in which the pair was last counted.
