@@ -140,7 +140,13 @@ impl<'s> Oracle<'s> {
         let mut hits = 0.0;
         for place in 0..DISTANCES {
             hits += pair.hits[place];
-            best = f64::max(best, hits / (NEAR * budget + reach(place, budget)));
+            let (reach, held) = (reach(place, budget), pair.held.max(1) as f64);
+            // In the nearest bin, the hits of a pair that is smaller are taken for a logarithm.
+            let bytes = match place == 0 && held < reach {
+                true => held.min(NEAR * budget) + held * (reach / held).ln_1p(),
+                false => NEAR * budget + reach,
+            };
+            best = f64::max(best, hits / bytes);
         }
         best / (pair.held.max(1) as f64).powf(PULL)
     }

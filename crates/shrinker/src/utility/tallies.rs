@@ -23,8 +23,8 @@ const HIT: u32 = 64;
 const KEPT: u32 = 3;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
-/// Distances below this fraction of the budget, as a divisor, are too small to be significant: few
-/// hits in few bytes are chance.
+/// Distances below this fraction of the budget, as a divisor, or below the size of a smaller pair,
+/// are too small to be significant: few hits in few bytes are chance.
 const NEAR_PARTS: u64 = 500;
 /// The number of hits after which a score is computed again.
 const HITS_PER_SCORE: u8 = 8;
@@ -231,9 +231,10 @@ impl Tallies {
     pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.decay_to(epoch);
         let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
-        let kept_bytes = if hits > 0 { self.bytes() / KEPT_PARTS } else { 0 };
-        let tail = kept_bytes.saturating_add(budget / NEAR_PARTS).max(1);
-        let mut best = per_byte(hits, tail);
+        let held = self.bytes();
+        let kept_bytes = if hits > 0 { held / KEPT_PARTS } else { 0 };
+        let significant = (budget / NEAR_PARTS).max(1);
+        let mut best = per_byte(hits, kept_bytes.saturating_add(significant));
         for (place, tally) in self.hits.iter().enumerate() {
             let more = u64::from(tally.load(Ordering::Relaxed));
             if more == 0 {
@@ -242,7 +243,11 @@ impl Tallies {
             }
             hits += more;
             let distance = budget >> (DISTANCES - 1 - place);
-            best = best.max(per_byte(hits, tail.saturating_add(distance)));
+            let bytes = match place {
+                0 if held < distance => near_bytes(held.max(1), distance, significant),
+                _ => distance.saturating_add(significant),
+            };
+            best = best.max(per_byte(hits, kept_bytes.saturating_add(bytes)));
         }
         best
     }
@@ -267,6 +272,21 @@ impl Tallies {
             inserted => Some(log2(inserted) - log2(held)),
         }
     }
+}
+
+/// Returns the bytes that the hits of the nearest class stand for, of a pair that holds `held`
+/// bytes, fewer than the class is wide (`distance`).
+///
+/// The class is too wide for such a pair: its next bytes have more of these hits than its last
+/// ones. The number of hits is taken for a logarithm of the memory (Zipf's law with exponent 1), so
+/// of small pairs with as many hits the smaller one has the greater utility. Otherwise nothing but
+/// chance would decide which of many small pairs grows.
+fn near_bytes(held: u64, distance: u64, significant: u64) -> u64 {
+    /// The natural logarithm of 2, in 256ths.
+    const LN_2: u128 = 177;
+    let places = log2(held.saturating_add(distance)) - log2(held);
+    let bytes = (u128::from(held) * places.unsigned_abs() as u128 * LN_2) >> 16;
+    (bytes as u64).saturating_add(significant.min(held))
 }
 
 /// Returns the logarithm of hits per byte; `None` without hits.
@@ -335,7 +355,28 @@ mod tests {
         for _ in 0..10 {
             slope.hit(hit(BUDGET / 500), 0, BUDGET);
         }
+        [&cliff, &slope].iter().for_each(|tallies| tallies.counted(1, Some(BUDGET / 10), 0, 0));
         assert!(cliff.utility(0, BUDGET) > slope.utility(0, BUDGET));
+    }
+
+    /// More of the hits of the nearest class are near for the smaller one.
+    #[test]
+    fn of_small_pairs_with_as_many_hits_the_smaller_is_more_useful() {
+        let utility = |held: u64, distance: u64| {
+            let tallies = Tallies::default();
+            (0..1_000).for_each(|_| _ = tallies.hit(hit(distance), 0, BUDGET));
+            tallies.counted(1, Some(held), 0, 0);
+            tallies.utility(0, BUDGET).unwrap()
+        };
+        let class = BUDGET / 64;
+        let of_sizes = [class, class / 2, class / 8, class / 32, class / 128].map(|held| utility(held, class));
+        // The bytes: 0.125 + 1 of the class; 0.125 + 0.549; 0.125 + 0.275; 0.031 + 0.109; 0.0078 + 0.038.
+        let exact = [1.0_f64, 0.599, 0.355, 0.125, 0.0406].map(|part| -part.log2() * f64::from(ONE));
+        for (more, exact) in of_sizes.iter().map(|utility| utility - of_sizes[0]).zip(exact) {
+            assert!((f64::from(more) - exact).abs() < 16.0, "{of_sizes:?}: {more} and {exact}");
+        }
+        let far = [class / 128, 2 * class].map(|held| utility(held, 2 * class));
+        assert_eq!(far[0], far[1], "other classes count by their distance");
     }
 
     #[test]
