@@ -142,19 +142,21 @@ impl Monitor {
         for source in &config.sources {
             sources.push(Some(OpenSource::open(source)?));
         }
+        let named = config.cgroup.clone().map(WatchedCgroup::find).transpose()?;
         let (mut watched, mut missing) = (None, Vec::new());
-        if let Some(limit) = &config.cgroup {
-            watched = noted(WatchedCgroup::find(limit.clone())?, &mut missing);
-        }
         if config.auto {
             let mut found = FoundSources::of_this_machine();
-            if config.cgroup.is_none() {
+            if named.is_none() {
                 watched = found.cgroup(CgroupLimit::own());
             }
             // A source that the configuration names as well is watched once.
             found.opened.retain(|source| !sources.iter().flatten().any(|other| source.repeats(other)));
             sources.extend(found.opened.into_iter().map(Some));
             missing.append(&mut found.missing);
+        }
+        // After the sources of `auto`, so that the order of the reasons is the same in both cases.
+        if let Some(found) = named {
+            watched = noted(found, &mut missing);
         }
         if let Some(watched) = &watched {
             for (group, is_own) in watched.groups_with_limit() {
