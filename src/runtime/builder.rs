@@ -142,11 +142,14 @@ impl RuntimeBuilder {
     /// [`cgroup_limit`](Self::cgroup_limit) applies.
     ///
     /// A source that does not exist, or that the process may not watch, is left out; the reason is
-    /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). Of the methods for a
-    /// single source, [`watch_psi`](Self::watch_psi) and [`resident_max`](Self::resident_max) make
-    /// [`build`](Self::build) fail instead. If `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service
-    /// manager has switched the watch of pressure off, and only the limit is watched.
-    /// [`pressure`](Self::pressure) sets the response.
+    /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). The methods for a
+    /// single source make [`build`](Self::build) fail instead if the source cannot be watched:
+    /// [`watch_psi`](Self::watch_psi), [`cgroup_limit`](Self::cgroup_limit),
+    /// [`cgroup`](Self::cgroup), [`systemd`](Self::systemd) and
+    /// [`resident_max`](Self::resident_max). For this process's control group where it is not
+    /// visible, and for a file that the service manager does not name, they only note the reason.
+    /// If `$MEMORY_PRESSURE_WATCH` is `/dev/null`, the service manager has switched the watch of
+    /// pressure off, and only the limit is watched. [`pressure`](Self::pressure) sets the response.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
@@ -233,7 +236,8 @@ impl RuntimeBuilder {
     /// treats usage near that limit as pressure. The limits of the control groups above, and those
     /// of cgroup v1, are read as well. Later changes of a limit take effect. Without a limit there
     /// is no bound; without a visible group
-    /// [`missing`](crate::pressure::PressureStats::missing) has the reason.
+    /// [`missing`](crate::pressure::PressureStats::missing) has the reason. A group that cannot be
+    /// read makes [`build`](Self::build) fail.
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
@@ -255,7 +259,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// As [`cgroup_limit`](Self::cgroup_limit), with another control group or another margin.
+    /// As [`cgroup_limit`](Self::cgroup_limit), with another control group or another margin. A
+    /// group that was named ([`CgroupLimit::of`]) and does not exist makes [`build`](Self::build)
+    /// fail.
     pub fn cgroup(mut self, limit: CgroupLimit) -> Self {
         self.monitor().cgroup = Some(limit);
         self
@@ -300,8 +306,8 @@ impl RuntimeBuilder {
     /// Watches the file that the service manager names: [`build`](Self::build) reads systemd's
     /// variables `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`. Where they are not set, or
     /// name `/dev/null`, nothing is watched, and
-    /// [`missing`](crate::pressure::PressureStats::missing) has the reason. Wrong values make
-    /// [`build`](Self::build) fail.
+    /// [`missing`](crate::pressure::PressureStats::missing) has the reason. Wrong values, or a
+    /// file that cannot be watched, make [`build`](Self::build) fail.
     #[doc(alias = "MemoryPressureWatch")]
     pub fn systemd(mut self, yes: bool) -> Self {
         self.systemd = yes;

@@ -113,7 +113,7 @@ impl Monitor {
     /// control group and the maximum of the resident memory leave, and starts the thread. If the
     /// usage is above that, `max` begins at the usage and follows it down. With
     /// [`MonitorConfig::auto`], sources that this machine has are added. Those that it has not, and
-    /// a control group that does not exist, are in [`PressureStats::missing`].
+    /// this process's own control group if it is not visible, are in [`PressureStats::missing`].
     ///
     /// `memcg` must be a group of the tree that `reclaimer` serves. A group of another tree gets
     /// the limit, but nothing is reclaimed from it.

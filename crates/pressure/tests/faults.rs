@@ -156,6 +156,22 @@ fn a_malformed_file_is_reported_and_the_last_limit_stays() {
 }
 
 #[test]
+fn a_named_group_that_does_not_exist_is_an_error_of_the_start() {
+    let world = World::new("typo");
+    world.tree.root().set_max(ByteSize::new(77));
+    // Also below a group that exists: its limit is not that of the named group.
+    for top in [&world.group, &world.group.join("typo")] {
+        let limit = CgroupLimit::of(Cgroup::at(Version::V2, top, &world.group.join("typo")));
+        for auto in [false, true] {
+            let error = world.start(MonitorConfig { auto, ..config(limit.clone()) }).unwrap_err();
+            assert!(matches!(error, MonitorError::Cgroup(_)) && error.to_string().contains("typo"), "{error}");
+        }
+        assert!(limit.read().is_err());
+    }
+    assert_eq!(world.tree.root().max(), ByteSize::new(77));
+}
+
+#[test]
 fn an_unreadable_file_is_reported_and_the_last_limit_stays() {
     let files = [("memory.max", "1000\n"), ("memory.high", "max\n"), ("memory.current", "500\n"), ("memory.stat", "")];
     for (name, good) in files {

@@ -4,9 +4,10 @@
 //! it can be tested and fuzzed without one.
 //!
 //! A missing file is not an error: it means no limit, not reported, or no group. An unreadable or
-//! malformed file is an error. A change must keep this difference. The only missing path that is an
-//! error is the directory of a group that had a limit (`group_must_be_there`). A mount that shows
-//! the process's group at an unknown place is an error, too: its limit would be missed.
+//! malformed file is an error. A change must keep this difference. The only missing paths that are
+//! errors are the directory of a group that had a limit (`group_must_be_there`) and that of a group
+//! that was named (`must_be_there`). A mount that shows the process's group at an unknown place is
+//! an error, too: its limit would be missed.
 //!
 //! Paths are strings. Bytes of a group's name that are not UTF-8 are replaced, so the files of such
 //! a group, and of the groups below it, count as missing; the limits of its ancestors are read.
@@ -60,8 +61,7 @@ impl Limit {
     /// be read. Called when the limit's file is missing (`monitor/limit.rs`): either the group has
     /// no limit any more, or the group itself was removed.
     pub(crate) fn group_must_be_there(&self) -> Result<(), CgroupError> {
-        let Some(directory) = self.directory() else { return Ok(()) };
-        fs::metadata(directory).map(drop).map_err(|error| CgroupError::Read { file: directory.into(), error })
+        self.directory().map_or(Ok(()), directory_must_be_there)
     }
 }
 
@@ -168,6 +168,11 @@ impl Cgroup {
         path(self.place.directory())
     }
 
+    /// Returns an error if the directory of the group does not exist or cannot be read.
+    pub(crate) fn must_be_there(&self) -> Result<(), CgroupError> {
+        directory_must_be_there(self.directory())
+    }
+
     /// Returns whether this is the topmost visible group.
     pub fn is_top(&self) -> bool {
         self.place.upwards().nth(1).is_none()
@@ -268,6 +273,10 @@ impl Cgroup {
 /// the file system's root is the empty string.
 fn path(directory: &str) -> &Path {
     Path::new(if directory.is_empty() { "/" } else { directory })
+}
+
+fn directory_must_be_there(directory: &Path) -> Result<(), CgroupError> {
+    fs::metadata(directory).map(drop).map_err(|error| CgroupError::Read { file: directory.into(), error })
 }
 
 /// Reads a file that may be missing.

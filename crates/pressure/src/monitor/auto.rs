@@ -1,8 +1,8 @@
 //! The sources of a monitor that watches whatever its machine has.
 //!
 //! Which sources exist depends on the kernel, on the container and on the process's rights. A
-//! source that the configuration names must exist, except this process's control group; a source
-//! that is found here may be missing, and the reason is kept for
+//! source or a control group that the configuration names must exist; a source that is found here,
+//! and this process's own control group, may be missing, and the reason is kept for
 //! [`PressureStats::missing`](super::PressureStats::missing).
 
 use alloc::format;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_does_not_exist_is_noted() {
+    fn an_own_group_that_is_not_visible_is_noted() {
         let mut missing = Vec::new();
         assert!(noted(None, &mut missing).is_none());
         assert!(missing[0].contains("control group"), "{missing:?}");

@@ -34,7 +34,8 @@ pub struct MonitorConfig {
     /// of the container when the host has none left.
     pub auto: bool,
     /// The control group that is a limit: it bounds the budget, and a usage near it is pressure.
-    /// `None` by default.
+    /// `None` by default. A group that was named ([`CgroupLimit::of`]) and does not exist makes the
+    /// start of the monitor fail ([`MonitorError::Cgroup`]).
     pub cgroup: Option<CgroupLimit>,
     /// The most memory of this process that is to be in RAM, if any
     /// ([`resident_memory`](crate::resident_memory)). It bounds the budget, and a usage near it is
@@ -66,7 +67,7 @@ pub enum MonitorError {
     /// A source cannot be watched.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The control group cannot be read.
+    /// The control group cannot be read, or was named and does not exist.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// A maximum of the resident memory was set to 0.

@@ -59,7 +59,9 @@ impl CgroupLimit {
     }
 
     /// Uses `cgroup` instead of the group of this process, with the default
-    /// [`margin`](Self::margin). The limits of its visible ancestors count as well.
+    /// [`margin`](Self::margin). The limits of its visible ancestors count as well. If the
+    /// group does not exist when the monitor starts, the start fails: a group that is created later
+    /// is not followed.
     pub fn of(cgroup: Cgroup) -> Self {
         Self { margin: None, cgroup: Some(cgroup) }
     }
@@ -95,7 +97,8 @@ impl CgroupLimit {
     ///
     /// # Errors
     ///
-    /// [`CgroupError`], if a file of the group cannot be read. The message names the file.
+    /// [`CgroupError`], if a file of the group cannot be read, or the group is that of
+    /// [`of`](Self::of) and does not exist. The message names the file.
     pub fn read(&self) -> Result<Option<ByteSize>, CgroupError> {
         let watched = WatchedCgroup::find(self.clone())?;
         Ok(watched.map(|watched| watched.budget()).filter(|budget| *budget < ByteSize::MAX))
@@ -141,10 +144,14 @@ pub(super) struct CgroupReading {
 }
 
 impl WatchedCgroup {
-    /// Finds the group, if there is one, and reads all its files once.
+    /// Finds the group, if there is one, and reads all its files once. A group that was named must
+    /// exist: all its files would count as missing, and nothing would be bounded.
     pub(super) fn find(config: CgroupLimit) -> Result<Option<Self>, CgroupError> {
         let cgroup = match &config.cgroup {
-            Some(cgroup) => cgroup.clone(),
+            Some(cgroup) => {
+                cgroup.must_be_there()?;
+                cgroup.clone()
+            }
             None => match Cgroup::own()? {
                 Some(cgroup) => cgroup,
                 None => return Ok(None),

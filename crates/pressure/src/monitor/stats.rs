@@ -40,9 +40,9 @@ pub struct PressureStats {
     /// control groups last.
     pub sources: Vec<SourceStats>,
     /// For each source that [`MonitorConfig::auto`](crate::MonitorConfig::auto) did not find, the
-    /// reason why it cannot be watched; also for a control group
-    /// ([`MonitorConfig::cgroup`](crate::MonitorConfig::cgroup)) or a service manager's file that
-    /// was named and does not exist.
+    /// reason why it cannot be watched; also for this process's own control group, if it is to be a
+    /// limit ([`CgroupLimit::own`](crate::CgroupLimit::own)) and is not visible, and for the
+    /// service manager's file, if it is to be watched and the service manager names none.
     pub missing: Vec<String>,
     /// Calls of the trim hook that have returned or panicked.
     pub trims: u64,
