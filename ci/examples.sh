@@ -60,11 +60,12 @@ get /metrics '^Content-Type: text/plain; version=0.0.4; charset=utf-8'
 get /nothing "HTTP/1.1 404"
 kill "$pid"
 
-# fails SECONDS COMMAND...: the command cannot print. It must end by itself, with an error.
+stdout=/dev/full
+# fails SECONDS COMMAND...: the command prints to $stdout. It must end by itself, with an error.
 fails() {
     local seconds="$1" code=0
     shift
-    timeout "$seconds" "$@" >/dev/full 2>"$scratch/said" || code=$?
+    timeout "$seconds" "$@" >"$stdout" 2>"$scratch/said" || code=$?
     [ "$code" -gt 0 ] && [ "$code" -lt 124 ] && [ -s "$scratch/said" ] || fail "$*: exit status $code"
 }
 fails 30 "$binaries/service"
@@ -75,7 +76,9 @@ start_server readme
 (
     ulimit -v $((39 << 19))
     export RUST_MIN_STACK=$((1 << 30)) MALLOC_ARENA_MAX=1
-    for command in "service --threads 64" "negative_flood --threads 64 --seconds 1" "deferred_tail --threads 64 --objects 10000 --seconds 1" \
+    stdout=/dev/null
+    for command in "service --threads 64" "service --listen 127.0.0.1:0 --threads 64" \
+        "negative_flood --threads 64 --seconds 1" "deferred_tail --threads 64 --objects 10000 --seconds 1" \
         "cache_load 127.0.0.1:$port --writers 64 --alone-seconds 0 --bytes 1000000"; do
         # Unquoted: an example and its options.
         fails 60 "$binaries"/$command

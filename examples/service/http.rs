@@ -7,8 +7,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 use super::Service;
 
@@ -60,12 +60,17 @@ pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result
     println!("listening on {}", listener.local_addr()?);
     thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| loop {
+            let accept = || loop {
                 // A client that disconnects is no error of the service.
                 if let Err(error) = listener.accept().and_then(|(stream, _)| answer(service, &stream)) {
                     eprintln!("service: {error}");
                 }
-            });
+            };
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, accept) {
+                // The scope would wait for the other threads, which accept for ever.
+                eprintln!("service: failed to spawn thread: {error}; give fewer --threads");
+                process::exit(1);
+            }
         }
     });
     Ok(())
