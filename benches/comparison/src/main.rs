@@ -16,6 +16,8 @@
 //! A change must ensure that every section can be run alone, and that all contenders of a section
 //! get the same requests.
 
+#[path = "../../../examples/at_end/mod.rs"]
+mod at_end;
 mod child;
 mod contender;
 mod contenders;

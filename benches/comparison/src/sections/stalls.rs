@@ -3,12 +3,14 @@
 //!
 //! It shows whether a shrink blocks readers, and how much memory comes back.
 //!
-//! A change must ensure that the reader runs before the shrink begins, and until it is done.
-//! `ci/measured/comparison.py` reads the table by its title, its columns, and our row's name.
+//! A change must ensure that the reader runs before the shrink begins, and until it is done
+//! or panics: the scope waits for the reader. `ci/measured/comparison.py` reads the table by its
+//! title, its columns, and our row's name.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::at_end::AtEnd;
 use crate::child::{ask, resident_bytes, Figures, Measure};
 use crate::contender::{runs, Contender, Plan, Run};
 use crate::keys::key;
@@ -91,6 +93,9 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
     let left = entries / PART;
     let state = AtomicU8::new(WARMING);
     let (recorder, call, done) = std::thread::scope(|scope| {
+        // Relaxed, for all phases: the exact time at which the reader sees a change does not
+        // matter.
+        let end = AtEnd(|| state.store(DONE, Ordering::Relaxed));
         let reader = scope.spawn(|| {
             bind(processors[0]);
             read(&cache, entries as u64, &state)
@@ -100,8 +105,6 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
         // inherit this binding.
         bind(processors[1 % processors.len()]);
         std::thread::sleep(WARM);
-        // Relaxed, for all phases: the exact time at which the reader sees a change does not
-        // matter.
         state.store(MEASURING, Ordering::Relaxed);
         let begin = Instant::now();
         cache.shrink(left);
@@ -110,7 +113,7 @@ fn shrink<P: Contender>(entries: usize) -> Figures {
             std::thread::sleep(Duration::from_millis(1));
         }
         let done = begin.elapsed();
-        state.store(DONE, Ordering::Relaxed);
+        drop(end);
         (reader.join().expect("the reader does not panic"), call, done)
     });
     cache.run_pending_tasks();
