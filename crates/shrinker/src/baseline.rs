@@ -101,7 +101,7 @@ impl<'a> FullScan<'a> {
         work: &mut Work<'_>,
     ) -> Progress {
         let Some(mut guard) = self.core.lookup(id) else { return Progress::default() };
-        if guard.options.memcg(memcg) != memcg || guard.options.node(node) != node {
+        if !guard.options.keeps(memcg, node) {
             return Progress::default();
         }
         let (core, clears_bits) = (self.core, false);

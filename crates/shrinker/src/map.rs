@@ -225,13 +225,19 @@ impl Map {
         has_memory
     }
 
-    /// Marks the node dirty: a bit on it could not be set.
+    /// Marks the node dirty: a bit on it could not be set, or a resync of it was not complete.
     #[cold]
     pub(crate) fn mark_dirty(&self, node: NodeId) {
         // Release: pairs with the Acquire in `take_dirty`, so that a resync counts the objects that
         // the caller added.
         let ordering = if mutated!("lost_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.node(node).dirty.store(true, ordering);
+    }
+
+    /// Marks all nodes dirty.
+    #[cold]
+    pub(crate) fn mark_all_dirty(&self) {
+        (0..self.nodes.len()).for_each(|node| self.mark_dirty(NodeId::new(node as u16)));
     }
 
     /// Returns whether the node became dirty since the last call, and marks it clean.

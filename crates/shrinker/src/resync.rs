@@ -8,6 +8,11 @@
 //! adds the missing pairs. The full scan costs O(groups x shrinkers) for each failed allocation, at
 //! most once for each such pass or reclaim.
 //!
+//! A shrinker that a resync cannot count may have objects without a bit. A shrinker that is
+//! registered later marks all nodes dirty itself
+//! ([`try_register`](crate::Prepared::try_register)); for a registered one that does not admit the
+//! thread, the node is marked dirty again.
+//!
 //! A change must ensure that the dirty flag is taken before the first count, so that the next
 //! resync repairs what fails during this one.
 
@@ -22,11 +27,17 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     if !core.map.take_dirty(node) {
         return;
     }
+    core.note_resync();
     for memcg in core.root.descendants() {
         for id in 0..core.ids_end() {
             // A shrinker that does not distinguish groups or nodes is counted once, for the root or
             // the first node.
-            let Some(mut guard) = core.lookup_for(id, &memcg, node) else { continue };
+            let Some(mut guard) = core.lookup_for(id, &memcg, node) else {
+                if core.can_be_found(id, &memcg, node) {
+                    core.map.mark_dirty(node);
+                }
+                continue;
+            };
             core.map.add_missing(&memcg, node, guard.key);
             let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {

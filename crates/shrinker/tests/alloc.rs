@@ -2,8 +2,8 @@
 //! of a registry, `alloc` and `try_register` return their documented error and leak nothing. Not
 //! tested: `try_occupancy`, which can report an error only with `--cfg lowwater_try_arc`.
 //!
-//! Reclaim runs because memory is short, so it must not abort for want of memory: the last test, in
-//! which one allocation fails in each round, too.
+//! Reclaim runs because memory is short, so it must not abort for want of memory, and must find all
+//! objects once there is memory again: the other tests.
 //!
 //! A new function with this error needs a test.
 
@@ -12,9 +12,9 @@
 #[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
-use faulty::{refused_after, ALLOCATED};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use faulty::{meanwhile, refused_after, ALLOCATED};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId, Occupancy};
@@ -150,6 +150,145 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             assert!(nth >= 5, "{nth} allocations");
             return;
         }
+    }
+}
+
+/// Lists are filled before the registration, without memory for a bit. A resync before the
+/// registration cannot count the shrinker.
+#[test]
+fn s11_a_resync_before_the_registration_loses_no_bit() {
+    let tree = warm_up();
+    let group = tree.root().create("g").unwrap();
+    for nth in 0.. {
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("pool").alloc().unwrap();
+        let occupancy = prepared.occupancy();
+        let ((), refused) = refused_after(nth, || occupancy.occupied(&group, N0));
+        registry.drop_caches();
+        let shrinker = pool(3_000);
+        let _registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
+        registry.drop_caches();
+        assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
+        if !refused {
+            assert!(nth >= 3, "{nth} allocations");
+            return;
+        }
+    }
+}
+
+/// As above, but a group ends without memory for the bit of its parent.
+#[test]
+fn s11_a_resync_before_the_registration_loses_no_bit_of_an_ended_group() {
+    let tree = warm_up();
+    for nth in 0.. {
+        let parent = tree.root().create("parent").unwrap();
+        let child = parent.create("child").unwrap();
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("pool").alloc().unwrap();
+        prepared.occupancy().occupied(&child, N0);
+        let (ended, refused) = refused_after(nth, || child.offline());
+        ended.unwrap();
+        registry.drop_caches();
+        let shrinker = pool(3_000);
+        let _registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
+        registry.drop_caches();
+        assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
+        parent.offline().unwrap();
+        if !refused {
+            assert!(nth >= 1, "{nth} allocations");
+            return;
+        }
+    }
+}
+
+/// The registration itself has no memory for the root's bit, and another pass resyncs before the
+/// shrinker can be looked up.
+#[test]
+fn s11_a_resync_during_the_registration_loses_no_bit() {
+    let tree = warm_up();
+    for nth in 0.. {
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("pool").memcg_aware(false).alloc().unwrap();
+        let shrinker = pool(3_000);
+        let handle: Arc<dyn Shrinker> = Arc::clone(&shrinker) as Arc<_>;
+        let pass = || {
+            registry.drop_caches();
+        };
+        // The first allocation after the failure is that of the registered shrinker.
+        let ((registration, has_passed), refused) =
+            refused_after(nth, || meanwhile(nth, &pass, || prepared.try_register(handle)));
+        assert!(refused, "the loop ends when the allocation of the registered shrinker fails");
+        let Ok(_registration) = registration else {
+            assert!(nth >= 2, "{nth} allocations");
+            return;
+        };
+        assert!(has_passed);
+        registry.drop_caches();
+        assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
+    }
+}
+
+/// A thread is inside the shrinker, and a resync has no memory to record a second one.
+#[test]
+fn s11_a_resync_that_is_not_admitted_loses_no_bit() {
+    let tree = warm_up();
+    let (first, second) = (tree.root().create("first").unwrap(), tree.root().create("second").unwrap());
+    let shrink = |registry: &Registry| {
+        registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited());
+    };
+    for nth in 0.. {
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("gated").alloc().unwrap();
+        let occupancy = prepared.occupancy();
+        let gated = Arc::new(Gated::new(second.clone()));
+        let _registration = prepared.register(Arc::clone(&gated) as Arc<_>);
+        occupancy.occupied(&first, N0);
+        let refused = std::thread::scope(|s| {
+            s.spawn(|| shrink(&registry));
+            gated.gate.wait();
+            let ((), no_bit) = refused_after(0, || occupancy.occupied(&second, N0));
+            assert!(no_bit);
+            let ((), refused) = refused_after(nth, || shrink(&registry));
+            gated.gate.wait();
+            refused
+        });
+        registry.drop_caches();
+        assert_eq!(gated.pool.0.load(Relaxed), 0, "allocation {nth}");
+        if !refused {
+            assert!(nth >= 3, "{nth} allocations");
+            return;
+        }
+    }
+}
+
+/// A shrinker with objects of one group, whose first count waits twice at a gate.
+struct Gated {
+    group: Memcg,
+    pool: Pool,
+    gate: Barrier,
+    has_waited: AtomicBool,
+}
+
+impl Gated {
+    fn new(group: Memcg) -> Self {
+        Self { group, pool: Pool(AtomicU64::new(3_000)), gate: Barrier::new(2), has_waited: AtomicBool::new(false) }
+    }
+}
+
+impl Shrinker for Gated {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if !self.has_waited.swap(true, Relaxed) {
+            self.gate.wait();
+            self.gate.wait();
+        }
+        if *sc.memcg() == self.group {
+            self.pool.count_objects(sc)
+        } else {
+            Count::Empty
+        }
+    }
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.pool.scan_objects(sc)
     }
 }
 

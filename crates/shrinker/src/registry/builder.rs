@@ -3,7 +3,7 @@
 //!
 //! A shrinker is created with its lists, and its lists with the id's [`Occupancy`], through which
 //! they report objects: so the id comes first. A change must ensure that an id without a shrinker
-//! keeps the bits that its lists set.
+//! keeps the bits that its lists set, and that bits for which there was no memory are set later.
 //!
 //! Numbers such as S20 are those of docs/INVARIANTS.md.
 
@@ -117,8 +117,10 @@ impl<'a> ShrinkerBuilder<'a> {
     #[doc(alias = "shrinker_alloc")]
     pub fn alloc(self) -> Result<Prepared, ShrinkerAllocError> {
         let name = self.name.ok_or(ShrinkerAllocError::NoMemory)?;
+        // Before the id can have bits.
+        let resyncs = self.core.resyncs();
         let claim = RegistryCore::alloc(self.core, self.options)?;
-        Ok(Prepared { claim, name })
+        Ok(Prepared { claim, name, resyncs })
     }
 }
 
@@ -133,6 +135,8 @@ impl core::fmt::Debug for ShrinkerBuilder<'_> {
 pub struct Prepared {
     claim: IdClaim,
     name: Box<str>,
+    /// The number of the registry's resyncs when the id was allocated.
+    resyncs: u64,
 }
 
 impl Prepared {
@@ -191,7 +195,7 @@ impl Prepared {
     ///
     /// [`ShrinkerAllocError::NoMemory`]; the id is freed.
     pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, ShrinkerAllocError> {
-        let Self { claim, name } = self;
+        let Self { claim, name, resyncs } = self;
         let (core, state) = (claim.core().clone(), claim.state().clone());
         if !state.options.memcg_aware {
             let nodes = if state.options.numa_aware { core.map.nodes() } else { 1 };
@@ -204,6 +208,10 @@ impl Prepared {
         // Publication comes last: a lookup that finds the shrinker sees it fully initialized (S20).
         if !core.publish(&registered) {
             return Err(ShrinkerAllocError::NoMemory);
+        }
+        if core.resyncs() != resyncs {
+            // A resync did not find the shrinker, and there may have been no memory for its bits.
+            core.map.mark_all_dirty();
         }
         Ok(Registration::new(registered, claim))
     }

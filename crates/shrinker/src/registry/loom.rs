@@ -290,6 +290,38 @@ fn s11_fails_with_clear_unregistered() {
     with_mutant("clear_unregistered", pass_meets_register);
 }
 
+/// As above, but there was no memory for the bit, so the node is dirty: the pass resyncs.
+fn resync_meets_register() {
+    lowwater_base::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("late").alloc().unwrap();
+        registry.core.map.mark_dirty(N0);
+        let cache = Owned::new(1);
+        let reclaimer = {
+            let registry = registry.clone();
+            thread::spawn(move || pass(&registry).freed)
+        };
+        let registration = prepared.register(Arc::clone(&cache) as Arc<dyn Shrinker>);
+        let freed = reclaimer.join().unwrap();
+        let freed = freed + pass(&registry).freed;
+        // Before the check: a failed check must not unwind through locks.
+        drop((registration, registry, tree));
+        assert_eq!(freed, 1, "an object is hidden from reclaim");
+    });
+}
+
+#[test]
+fn s11_a_late_registered_shrinker_is_reached_by_a_resync() {
+    resync_meets_register();
+}
+
+#[test]
+#[should_panic = "an object is hidden from reclaim"]
+fn s11_fails_with_resync_uncounted() {
+    with_mutant("resync_uncounted", resync_meets_register);
+}
+
 /// A shrinker with 1,000 objects, which defers without [`Reclaim::MAY_FS`], and counts the objects
 /// that it was requested to scan.
 struct Plenty(AtomicU64);

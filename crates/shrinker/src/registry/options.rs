@@ -54,4 +54,10 @@ impl ShrinkerOptions {
             NodeId::ZERO
         }
     }
+
+    /// Returns true if the shrinker keeps objects under this group and node, so that they have the
+    /// bit.
+    pub(crate) fn keeps(&self, memcg: &Memcg, node: NodeId) -> bool {
+        self.memcg(memcg) == memcg && self.node(node) == node
+    }
 }

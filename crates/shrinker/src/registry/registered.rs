@@ -65,6 +65,12 @@ impl<E> RegisteredShrinker<E> {
         self.shrinker.as_deref().expect("only this type's drop takes it")
     }
 
+    /// Returns true if the shrinker should not be called again: it was killed, or a callback
+    /// panicked.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_quarantined() || self.in_flight.is_killed()
+    }
+
     /// Returns the statistics since the shrinker was registered.
     pub(crate) fn stats(&self) -> ShrinkerStats {
         let (sum, in_flight) = self.in_flight.counted();
@@ -128,12 +134,6 @@ impl<E> ShrinkerGuard<E> {
     /// Adds to the statistics that are counted when the guard is dropped.
     pub(crate) fn visited(&mut self, visited: VisitCounts) {
         self.inside.visited += visited;
-    }
-
-    /// Returns true if the shrinker should not be called again: it was killed, or a callback
-    /// panicked.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_quarantined() || self.in_flight.is_killed()
     }
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, CallbackPanicked> {

@@ -20,6 +20,7 @@
 use alloc::{sync::Arc, vec::Vec};
 
 use lowwater_base::fallible::{try_box, try_shrink, TryArc};
+use lowwater_base::mutated;
 use lowwater_base::sync::atomic::{AtomicU64, Ordering};
 use lowwater_base::sync::{Mutex, RwLock};
 use lowwater_lru_core::{HookId, Memcg, MemcgTree, NodeId, OfflineHook};
@@ -57,6 +58,8 @@ pub(crate) struct RegistryCore {
     /// The number of foreground calls of reclaim so far: while it grows, the reclaimer scans
     /// deferred objects at a slower pace.
     foreground_calls: AtomicU64,
+    /// The number of resyncs so far: a shrinker that is registered after one was not counted by it.
+    resyncs: AtomicU64,
     ids: Mutex<IdPool>,
     /// The registered shrinkers, by id. A lookup enters the shrinker before it releases the lock.
     /// So after a thread has killed a shrinker and then taken the write lock, no other thread has a
@@ -107,6 +110,7 @@ impl RegistryCore {
             scopes,
             debt_listener: RwLock::new(None),
             foreground_calls: AtomicU64::new(0),
+            resyncs: AtomicU64::new(0),
             ids: Mutex::new(IdPool::new(u32::MAX)),
             slots: RwLock::new(Vec::new()),
             #[cfg(feature = "metrics")]
@@ -126,8 +130,16 @@ impl RegistryCore {
     /// As [`lookup`](Self::lookup), for objects of a group on a node that were found by the id.
     /// `None` also if the id has a new owner, which keeps no objects under this group or node.
     pub(crate) fn lookup_for(&self, id: u32, memcg: &Memcg, node: NodeId) -> Option<CallGuard> {
-        let keeps = |options: &ShrinkerOptions| options.memcg(memcg) == memcg && options.node(node) == node;
-        self.lookup(id).filter(|guard| keeps(&guard.options))
+        self.lookup(id).filter(|guard| guard.options.keeps(memcg, node))
+    }
+
+    /// Returns true if a shrinker with this id is registered, may be called, and keeps objects
+    /// under this group and node: then [`lookup_for`](Self::lookup_for) finds it once the thread is
+    /// not inside it, and there is memory.
+    pub(crate) fn can_be_found(&self, id: u32, memcg: &Memcg, node: NodeId) -> bool {
+        let slots = self.slots.read();
+        let slot = slots.get(id as usize).and_then(Option::as_ref);
+        slot.is_some_and(|registered| !registered.is_closed() && registered.options.keeps(memcg, node))
     }
 
     /// Returns true if this is an online group of this registry's tree, on a node that exists. A
@@ -152,6 +164,24 @@ impl RegistryCore {
     pub(crate) fn note_foreground(&self) {
         // Relaxed: a counter that is only compared with its earlier value.
         self.foreground_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a resync that has taken a dirty mark, before it looks shrinkers up.
+    pub(crate) fn note_resync(&self) {
+        if !mutated!("resync_uncounted") {
+            // Release: pairs with the Acquire in `resyncs`.
+            self.resyncs.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns the number of resyncs so far. If it is the same before a shrinker's id is allocated
+    /// and after the shrinker is published, no resync has taken a dirty mark in between without
+    /// finding the shrinker: such a resync released the lock of the slots before `publish` took it,
+    /// so its count is visible.
+    pub(crate) fn resyncs(&self) -> u64 {
+        // Acquire: pairs with the Release in `note_resync`. A counted resync has taken its mark, so
+        // it does not take a mark that the caller sets from here on.
+        self.resyncs.load(Ordering::Acquire)
     }
 
     /// Notifies the debt listener, if there is one: without the lock, as it is user code.
