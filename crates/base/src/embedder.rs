@@ -22,8 +22,9 @@
 //! link-time optimization they are direct calls, or inlined.
 //!
 //! Contexts: locks are taken in contexts where the embedder allows *its* lock to be taken. With a
-//! lock that does not mask interrupts, that is everywhere but in interrupt handlers. Nothing is
-//! allocated under a list's lock.
+//! lock that does not mask interrupts, that is everywhere but in interrupt handlers. Memory is
+//! allocated and freed under locks, also under a list's lock: by the list's listener, such as the
+//! shrinkers' map. So the global allocator must neither sleep nor reclaim; it may fail.
 //!
 //! A [`LockSpace`] has four bytes. A kernel's lock under which tasks sleep, as Linux has with
 //! `PREEMPT_RT`, needs more: with `--cfg lowwater_wide_lock` in `RUSTFLAGS`, it has 32 bytes. Each

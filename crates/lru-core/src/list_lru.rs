@@ -55,7 +55,8 @@
 //! Numbers such as L4 are those of docs/INVARIANTS.md.
 //
 // A change must ensure that an item is on at most one list (L5), that a list which holds items has
-// notified its listener (L10), and that nothing is allocated under a list's lock.
+// notified its listener (L10), and that this module allocates nothing under a list's lock: a
+// listener may.
 
 mod aliasable_box;
 #[cfg(any(test, feature = "baseline"))]
