@@ -9,7 +9,7 @@
 //! removed object keeps its `next` for the readers that stand on it; the table's `Arc` on it is
 //! dropped after those readers have left. The objects of a dropped table are treated the same way:
 //! an object that was moved into the table may have taken along readers of other tables, and those
-//! readers borrow only their own table.
+//! readers borrow only their own table. [`Reader`] states what happens without memory.
 //!
 //! Objects are dropped without a lock, on any thread that enters or leaves the read side. With
 //! `std`, a panic of an object's `Drop` is caught there; it is reported by the panic hook only.
@@ -148,7 +148,7 @@ impl<T: HashNode> HashChains<T> {
     /// the chain).
     ///
     /// Readers that stand on the object may still use it; the table's `Arc` on it is dropped after
-    /// they have left.
+    /// they have left. Without memory it may leak, or the process abort: see [`Reader`].
     #[doc(alias = "__d_drop")]
     pub fn remove(&self, hash: u64, object: &T) -> bool {
         let at = self.bucket(hash);
@@ -248,7 +248,8 @@ impl<T: HashNode> HashChains<T> {
 
 impl<T: HashNode> Drop for HashChains<T> {
     /// Removes every object from its chain. The table's `Arc`s are dropped after the readers that
-    /// may stand on the objects, as in [`remove`](HashChains::remove). O(objects).
+    /// may stand on the objects, as in [`remove`](HashChains::remove), also without memory.
+    /// O(objects).
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {

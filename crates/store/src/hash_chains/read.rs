@@ -6,8 +6,9 @@
 //!
 //! A change must ensure that both read sides have the same interface, and that both call `free`
 //! once, after the readers that may have seen the object have left. They differ without memory:
-//! `count` leaks the object, `epoch` aborts the process. And with `epoch` a call of `free` must not
-//! panic; `count`, where a panic cannot be caught, makes the other calls and passes the panic on.
+//! `count` leaks the object if others wait already, `epoch` aborts the process. And with `epoch` a
+//! call of `free` must not panic; `count`, where a panic cannot be caught, makes the other calls
+//! and passes the panic on.
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 mod count;

@@ -15,7 +15,9 @@ use core::fmt;
 /// panics; without `std`, the process aborts as documented at `pin`.
 ///
 /// Memory: with `std`, a thread's first reader allocates the thread's registration, and removed
-/// objects wait in lists that grow. Without memory for either, the process aborts.
+/// objects wait in lists that grow. Without memory for either, the process aborts. Without `std`, a
+/// reader needs no memory. An object that is removed while others wait for readers takes a place in
+/// a vector; if the vector cannot grow, the table's `Arc` on the object is never dropped.
 pub struct Reader(pub(super) read::Guard);
 
 // === impl Reader ===

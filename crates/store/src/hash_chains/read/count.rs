@@ -1,10 +1,13 @@
 //! The read side for builds without `std` and for loom: readers are counted ([`ReaderCount`]).
 //!
 //! The interface is that of `epoch.rs`; a change of the interface must be made in both. The queue
-//! of retired objects is a vector; an object for which it cannot grow leaks.
+//! of retired objects is one place and a vector. So without memory an object is still freed if no
+//! other one waits for readers; else, if the vector cannot grow, the object leaks.
 
-use alloc::vec::Vec;
+use alloc::vec::{self, Vec};
+use core::iter::Chain;
 use core::marker::PhantomData;
+use core::option;
 use lowwater_rcu::reader_count::{Garbage, ReaderCount};
 
 /// A deferred call of `free(ptr)`, which frees one retired object.
@@ -17,21 +20,41 @@ struct Call {
 unsafe impl Send for Call {}
 
 /// Deferred calls that wait for readers.
-struct Calls(Vec<Call>);
+struct Calls {
+    /// The first call, which needs no memory.
+    first: Option<Call>,
+    /// The other calls.
+    more: Vec<Call>,
+}
+
+impl Calls {
+    const fn new() -> Self {
+        Self { first: None, more: Vec::new() }
+    }
+
+    /// Adds a call. Without memory for it, and with another call waiting, it is lost.
+    fn push(&mut self, call: Call) {
+        if self.first.is_none() {
+            self.first = Some(call);
+        } else if self.more.try_reserve(1).is_ok() {
+            self.more.push(call);
+        }
+    }
+}
 
 impl Garbage for Calls {
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.first.is_none()
     }
 
     fn take(&mut self) -> Self {
-        Self(core::mem::take(&mut self.0))
+        core::mem::replace(self, Self::new())
     }
 
     unsafe fn free(self) {
         /// Makes the remaining calls even if one of them panics. The panic then goes on to the
         /// caller, since it cannot be caught without `std`.
-        struct Rest(alloc::vec::IntoIter<Call>);
+        struct Rest(Chain<option::IntoIter<Call>, vec::IntoIter<Call>>);
         impl Rest {
             fn free(&mut self) {
                 for call in &mut self.0 {
@@ -46,16 +69,16 @@ impl Garbage for Calls {
                 self.free();
             }
         }
-        Rest(self.0.into_iter()).free();
+        Rest(self.first.into_iter().chain(self.more)).free();
     }
 }
 
 #[cfg(not(lowwater_loom))]
-static READERS: ReaderCount<Calls> = ReaderCount::new(Calls(Vec::new()));
+static READERS: ReaderCount<Calls> = ReaderCount::new(Calls::new());
 
 #[cfg(lowwater_loom)]
 ::loom::lazy_static! {
-    static ref READERS: ReaderCount<Calls> = ReaderCount::new(Calls(Vec::new()));
+    static ref READERS: ReaderCount<Calls> = ReaderCount::new(Calls::new());
 }
 
 /// Proof that the thread is inside the read side. Not `Send`, as the guard of `std` builds is not:
@@ -69,19 +92,16 @@ pub(in crate::hash_chains) fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Calls `free(ptr)` once every reader that may have seen the object at `ptr` has left. Without
-    /// memory to record the call, it is never made and the object leaks.
+    /// Calls `free(ptr)` once every reader that may have seen the object at `ptr` has left. If
+    /// other objects wait already, and there is no memory to record the call, it is never made and
+    /// the object leaks.
     ///
     /// # Safety
     ///
     /// The object at `ptr` is unreachable for readers that enter from now on; `free` may be called
     /// with it once, on any thread.
     pub(in crate::hash_chains) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
-        let push = |Calls(garbage): &mut Calls| {
-            if garbage.try_reserve(1).is_ok() {
-                garbage.push(Call { ptr, free });
-            }
-        };
+        let push = |calls: &mut Calls| calls.push(Call { ptr, free });
         // SAFETY: the guard is inside, and the object at `ptr` is unreachable (this function's
         // clause).
         unsafe { READERS.put(push) };
