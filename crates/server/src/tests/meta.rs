@@ -6,6 +6,17 @@
 
 use super::*;
 
+/// A time in which a value is not used; three times the step of the access times.
+const IDLE_TIME: Duration = Duration::from_secs(3);
+
+/// Returns the time since the last use of a value that was never fetched.
+fn idle_time(client: &mut Client, key: &str) -> Duration {
+    client.0.write_all(format!("mg {key} h l u\r\n").as_bytes()).unwrap();
+    let line = client.line();
+    let seconds = line.trim_end().strip_prefix("HD h0 l").and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or_else(|| panic!("{key}: {line}")))
+}
+
 #[test]
 fn mg_returns_the_requested_fields() {
     let server = TestServer::start(|_| {});
@@ -172,6 +183,15 @@ fn md_may_remove_the_bytes_alone() {
         ("flush_all\r\n", "OK\r\n"),
         ("mg k\r\n", "EN\r\n"),
     ]);
+}
+
+#[test]
+fn a_value_without_bytes_was_just_used() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    thread::sleep(IDLE_TIME);
+    client.exchange("ms k 2\r\nhi\r\nmd k x\r\n", "HD\r\nHD\r\n");
+    assert!(idle_time(&mut client, "k") < IDLE_TIME);
 }
 
 #[test]

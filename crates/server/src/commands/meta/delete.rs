@@ -75,13 +75,12 @@ pub(in crate::commands) async fn remove(
                 (_, given) => ItemNumber { serial: store.next_serial(), given },
             };
             let changed = match options.remove_bytes {
-                true => Value::new(
-                    &full_key,
-                    options.flags,
-                    item_flags,
-                    number,
-                    &Data::copy(b"", &session.server.piece_pool),
-                ),
+                true => {
+                    let data = Data::copy(b"", &session.server.piece_pool);
+                    let empty = Value::new(&full_key, options.flags, item_flags, number, &data);
+                    empty.last_access.record_store(store.now_seconds());
+                    empty
+                }
                 false => value.clone().with_item_flags(item_flags).with_number(number),
             };
             // `Put` sets the expiry, `Change` keeps the value's. As in memcached: a value without
