@@ -112,7 +112,8 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
             binary: options.binary,
             quiet: options.quiet,
             invalidate: options.invalidate && verb == StoreVerb::Cas,
-            new_unique: options.new_unique,
+            // As in memcached: here 0 asks for a new number; `mg`, `md` and `ma` store the 0.
+            new_unique: options.new_unique.filter(|&unique| unique != 0),
             vivify: options.vivify.filter(|_| matches!(verb, StoreVerb::Append | StoreVerb::Prepend)),
             echo: echo.join(&b' ').into(),
         })),
