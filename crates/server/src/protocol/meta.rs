@@ -28,7 +28,7 @@ use super::{base64, field};
 
 /// A line with this many words after its name is refused; as in memcached, one word less is
 /// accepted.
-const WORDS_MAX: usize = 19;
+const WORDS_MAX: usize = 20;
 
 /// Maximum length of an opaque, including its `O`.
 const OPAQUE_BYTES_MAX: usize = 32;
