@@ -34,6 +34,7 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
         session.output.format(format_args!("ERROR {name} not allowed"));
         return Ok(());
     }
+    session.output.line("OK");
     let mut at = Visit::new();
     while everything && !at.is_done() {
         for ListedKey { key, binary } in server.store.keys(&mut at) {
@@ -72,18 +73,19 @@ fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     line
 }
 
-/// Returns memcached's metadump line for a value. Times are Unix times; `exp` is -1 for a value
-/// that does not expire.
+/// Returns memcached's metadump line for a value, which has a space at its end. Times are Unix
+/// times; `exp` is -1 for a value that does not expire.
 fn metadump_line(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires = expiry.seconds_left().map_or(-1, |left| (now.as_secs() + left) as i64);
     format!(
-        "key={} exp={expires} la={} cas={} fetch={} cls={SLAB_CLASS} size={}\n",
+        "key={} exp={expires} la={} cas={} fetch={} cls={SLAB_CLASS} size={} flags={} \n",
         uri_encoded(key),
         now.saturating_sub(Duration::from_secs(idle_seconds.into())).as_secs(),
         value.unique(),
         if value.last_access.is_fetched() { "yes" } else { "no" },
         item_bytes(key, value.client_flags(), value.len()),
+        value.client_flags(),
     )
 }
 

@@ -370,10 +370,11 @@ fn a_dump_shows_every_value_once() {
     for n in 0..3_000 {
         client.exchange(&format!("set k{n} 0 {} 1\r\nv\r\n", if n % 2 == 0 { 0 } else { 1_000 }), "STORED\r\n");
     }
-    client.exchange("set a%b 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.exchange("set a%b 7 0 1\r\nv\r\n", "STORED\r\n");
     client.exchange("get k7\r\n", "VALUE k7 0 1\r\nv\r\nEND\r\n");
     let now = now();
     client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    client.expect("OK\r\n");
     let mut seen = std::collections::HashMap::new();
     loop {
         let line = client.line();
@@ -393,13 +394,15 @@ fn a_dump_shows_every_value_once() {
     let expires: u64 = seen["k7"]["exp"].parse().unwrap();
     // The sets may take long on a busy machine.
     assert!((begun + 990..=now + 1_010).contains(&expires), "exp={expires}, set between {begun} and {now}");
-    assert!(seen.contains_key("a%25b"));
+    assert_eq!((&*seen["a%25b"]["flags"], &*seen["k0"]["flags"]), ("7", "0"));
 
     client.0.write_all(b"lru_crawler mgdump hash\r\n").unwrap();
+    client.expect("OK\r\n");
     let named = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "EN\r\n"))
         .collect::<std::collections::HashSet<_>>();
     assert!(named.len() == 3_001 && named.contains("mg a%b\r\n"));
-    client.exchange("lru_crawler metadump 2,3\r\n", "END\r\n");
+    client.exchange("lru_crawler metadump 2,3\r\n", "OK\r\nEND\r\n");
+    client.exchange("lru_crawler mgdump 2,3\r\n", "OK\r\nEN\r\n");
     client.exchange("lru_crawler metadump 0\r\n", "BADCLASS invalid class id\r\n");
 }
 
@@ -412,11 +415,14 @@ fn a_dump_has_one_line_for_each_key() {
     crate::protocol::base64::encode(key, &mut text);
     let text = String::from_utf8(text).unwrap();
     client.exchange(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
-    client.exchange("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));
+    client.exchange("lru_crawler mgdump all\r\n", &format!("OK\r\nmg {text} b\r\nEN\r\n"));
     client.exchange(&format!("mg {text} b v k\r\n"), &format!("VA 1 k{text} b\r\nv\r\n"));
     client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    client.expect("OK\r\n");
     let line = client.line();
     assert!(line.starts_with("key=x%0D%0Aflush_all%0D%0Ay exp=-1 "), "{line}");
+    // As in memcached: a space before the line feed.
+    assert!(line.ends_with(" flags=0 \n"), "{line}");
     client.expect("END\r\n");
 }
 
