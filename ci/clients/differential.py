@@ -6,7 +6,8 @@
 The first server is the reference, memcached 1.6.18; the second is lowwater-server. CAS numbers (gets,
 cas, and the c flag of the meta commands) differ between servers: they are not compared, and a cas
 sends each server its own number. Seconds (t, l, exp, la) may differ by one, since the commands are not
-sent at the same instant.
+sent at the same instant. The sign of exp is not compared: 1.6.18 shows the seconds left as a negative
+number, later versions as a positive one.
 
 Commands with known differences are not generated:
 
@@ -80,6 +81,7 @@ class Server:
             self.uniques[key] = told.group(1)
             head = head.replace(told.group(0), b" cU")
         head = re.sub(rb" (cas|cls)=\d+", rb" \1=U", head)
+        head = re.sub(rb" exp=-(?!1 )", b" exp=", head)
         return head + end + tail
 
 

@@ -28,6 +28,7 @@ fn mg_returns_the_requested_fields() {
         ("set k 5 0 5\r\nhello\r\n", "STORED\r\n"),
         ("mg k\r\n", "HD\r\n"),
         ("set k 5 100 5\r\nhello\r\n", "STORED\r\n"),
+        ("me k\r\n", "ME k exp=100 la=0 cas=2 fetch=no cls=1 size=69\r\n"),
         ("mg k s v f h\r\n", "VA 5 s5 f5 h0\r\nhello\r\n"),
         ("mg k h l t u\r\n", "HD h1 l0 t100\r\n"),
         ("mg k k Oq t T0 q\r\n", "HD kk Oq t100\r\n"),
@@ -39,7 +40,7 @@ fn mg_returns_the_requested_fields() {
         ("mg k\r\n", "EN\r\n"),
         ("mg k v v\r\n", "CLIENT_ERROR duplicate flag\r\n"),
     ]);
-    assert_eq!(client.stat("stats", "cmd_meta"), "2");
+    assert_eq!(client.stat("stats", "cmd_meta"), "3");
     assert_eq!(client.stat("stats", "cmd_touch"), "2");
 }
 

@@ -25,8 +25,8 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     }
     out.push(b"ME ");
     out.push(&shown);
-    // As in memcached: the seconds left, as a negative number.
-    let exp = expiry.seconds_left().map_or(-1, |left| -(left as i64));
+    // The seconds left; memcached 1.6.18 shows them as a negative number.
+    let exp = expiry.seconds_left().map_or(-1, |left| left as i64);
     out.format(format_args!(
         " exp={exp} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
         server.store.idle_seconds(&value),
