@@ -94,7 +94,7 @@ async fn delete(session: &mut Session, to: ReplyTo, meta: &MetaCommand<'_>) {
         Err(_) => session.output.binary_error(to, Status::OutOfMemory, None),
         Ok(DeleteOutcome::Missing) => session.output.binary_error(to, Status::NotFound, None),
         Ok(DeleteOutcome::Exists) => session.output.binary_error(to, Status::Exists, None),
-        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale) => {
+        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied | DeleteOutcome::Stale) => {
             session.output.binary_success(to, b"", 0);
         }
     }
@@ -104,6 +104,7 @@ async fn arithmetic(session: &mut Session, to: ReplyTo, meta: &MetaCommand<'_>) 
     let lifetime = meta.options.vivify.map_or(Expiry::Never, Expiry::of);
     let status = match arithmetic::change(session, &meta.key, &meta.options, lifetime).await {
         Ok(MetaArithmeticOutcome::Done(done)) => {
+            done.publish_if_made(session, &meta.key, lifetime);
             let number = done.number.to_be_bytes();
             return session.output.binary_success(to, &number, done.value.unique());
         }

@@ -81,7 +81,7 @@ pub(super) async fn put(
     session.counts.count(Counter::CmdSet);
     let full_key = session.namespace.qualify(key);
     // As in memcached: an append that creates the value takes the exptime of `N`, not that of `T`.
-    let exptime = vivify.unwrap_or(exptime);
+    let expiry = Expiry::of(vivify.unwrap_or(exptime));
     let item_bytes_max = server.settings.item_bytes_max;
     let edit = |there: Option<Existing<'_>>| {
         let old = there.map(|there| there.value);
@@ -91,15 +91,17 @@ pub(super) async fn put(
             Some(old) if item_bytes(key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
                 (Edit::Keep, Stored::nothing(StoreOutcome::NotStored))
             }
-            _ => decide(&full_key, &new, old, &server),
+            _ => decide(&full_key, &new, there, &server),
         }
     };
     server.prefix_stats.count(&full_key, Outcome::Set);
-    match server.store.update_received(&full_key, Expiry::of(exptime), charge, edit).await {
+    match server.store.update_received(&full_key, expiry, charge, edit).await {
         Ok(stored) => {
             let outcome = stored.outcome;
+            let length = stored.length.unwrap_or(new.data.len());
             let words = [outcome.word(), verb.name()];
-            events::stored(&server.store, &session.entry, &full_key, words, Expiry::of(exptime), new.data.len());
+            let expiry = stored.kept_expiry.unwrap_or(expiry);
+            events::stored(&server.store, &session.entry, &full_key, words, expiry, length);
             if verb == StoreVerb::Cas {
                 session.counts.count(match outcome {
                     StoreOutcome::Stored => Counter::CasHits,
@@ -107,7 +109,7 @@ pub(super) async fn put(
                     _ => Counter::CasBadval,
                 });
             }
-            Ok(Stored { length: stored.length.or(Some(new.data.len())), ..stored })
+            Ok(Stored { length: Some(length), ..stored })
         }
         Err(why) => {
             note_no_memory(session, verb, key, meta.is_some());
@@ -159,7 +161,7 @@ pub async fn set_with_wait(session: &mut Session, command: PlainSet<'_>, value: 
 
 /// Answers an `ms`: a code of two letters, and the flags that the request wants repeated.
 fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], stored: &Stored) {
-    let Stored { outcome, unique, length } = *stored;
+    let Stored { outcome, unique, length, .. } = *stored;
     if outcome == StoreOutcome::Stored && store.quiet {
         return;
     }
@@ -253,21 +255,25 @@ pub(super) struct Stored {
     pub unique: u64,
     /// The length of the stored value; if nothing was stored, after `put` that of the request's.
     length: Option<usize>,
+    /// The expiry of the stored value, if that is the old value's.
+    kept_expiry: Option<Expiry>,
 }
 
 impl Stored {
     /// Nothing was stored.
     fn nothing(outcome: StoreOutcome) -> Self {
-        Self { outcome, unique: 0, length: None }
+        Self { outcome, unique: 0, length: None, kept_expiry: None }
     }
 
     fn value(value: &Value) -> Self {
-        Self { outcome: StoreOutcome::Stored, unique: value.unique(), length: Some(value.len()) }
+        let (unique, length) = (value.unique(), Some(value.len()));
+        Self { outcome: StoreOutcome::Stored, unique, length, kept_expiry: None }
     }
 }
 
-/// Decides a store command: the edit of `old`, and the result to report.
-fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, Stored) {
+/// Decides a store command: the edit of the existing value, and the result to report.
+fn decide(full_key: &[u8], new: &New, there: Option<Existing<'_>>, server: &Server) -> (Edit, Stored) {
+    let old = there.map(|there| there.value);
     let put = || {
         let value = server.store.new_value(full_key, new.flags, new.item_flags, new.given, &new.data);
         let stored = Stored::value(&value);
@@ -275,7 +281,7 @@ fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (
     };
     let change = |flags, item_flags, data: &Data| {
         let value = server.store.new_value(full_key, flags, item_flags, new.given, data);
-        let stored = Stored::value(&value);
+        let stored = Stored { kept_expiry: there.map(|there| there.left.into()), ..Stored::value(&value) };
         (Edit::Change(value), stored)
     };
     let join = |old: &Value, data: &Data| {
@@ -320,7 +326,7 @@ impl StoreOutcome {
     }
 
     /// Returns the word that `watch mutations` shows.
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Stored => "stored",
             Self::NotStored => "not_stored",

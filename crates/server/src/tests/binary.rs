@@ -281,6 +281,14 @@ fn an_absent_number_is_created_unless_the_exptime_forbids_it() {
     assert_eq!(missed.status, SUCCESS);
     assert_eq!(client.value_of("past"), None, "2^30 is a date in 2004");
     assert_eq!(server.server.counters.get(Counter::IncrMisses), 1);
+    let mut watcher = server.connect();
+    watcher.0.write_all(b"watch mutations\r\n").unwrap();
+    watcher.expect("OK\r\n");
+    let made = client.ask(Ask { opcode: INCR, extras: &change(1, 13, 90), key: "new", ..Ask::default() });
+    assert_eq!(made.status, SUCCESS);
+    let line = watcher.line();
+    assert!(line.contains(" type=item_store key=new status=stored cmd=add ttl=90 "), "{line}");
+    assert!(line.ends_with(" size=2\n"), "{line}");
 }
 
 #[test]

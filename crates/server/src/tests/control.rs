@@ -247,6 +247,10 @@ fn reads_stores_and_deletions_are_watched() {
     client.exchange(&format!("set big 0 0 2000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
     client.exchange("ms m 2 MA N0\r\nab\r\nmg m v\r\nmg n N30\r\n", "HD\r\nVA 2\r\nab\r\nHD W\r\n");
     client.exchange("delete a:b\r\ndelete a:b\r\nmd m\r\nmd m\r\n", "DELETED\r\nNOT_FOUND\r\nHD\r\nNF\r\n");
+    client.exchange("set k 0 100 5\r\nhello\r\nappend k 0 0 3\r\nabc\r\n", "STORED\r\nSTORED\r\n");
+    client.exchange("ms s 1 E9 T100\r\na\r\nms s 4 C8 I T7\r\nlate\r\n", "HD\r\nHD\r\n");
+    client.exchange("ma new N100 J9\r\nma new\r\nincr new 1\r\n", "HD\r\nHD\r\n11\r\n");
+    client.exchange("md k x T30\r\nmd s x I\r\nmd s I\r\n", &"HD\r\n".repeat(3));
     for expected in [
         "type=item_get key=none status=not_found clsid=0 cfd=N size=0",
         "type=item_store key=a%3Ab status=stored cmd=set ttl=100 clsid=1 cfd=N size=3",
@@ -259,11 +263,19 @@ fn reads_stores_and_deletions_are_watched() {
         "type=item_get key=n status=not_found clsid=0 cfd=N size=0",
         "type=deleted key=a%3Ab cmd=delete clsid=1 size=3",
         "type=deleted key=m cmd=md clsid=1 size=2",
+        "type=item_store key=k status=stored cmd=set ttl=100 clsid=1 cfd=N size=5",
+        "type=item_store key=k status=stored cmd=append ttl=100 clsid=1 cfd=N size=8",
+        "type=item_store key=s status=stored cmd=set ttl=100 clsid=1 cfd=N size=1",
+        "type=item_store key=s status=stored cmd=cas ttl=100 clsid=1 cfd=N size=4",
+        "type=item_store key=new status=stored cmd=add ttl=0 clsid=1 cfd=N size=1",
+        "type=item_store key=k status=stored cmd=set ttl=30 clsid=1 cfd=N size=0",
+        "type=deleted key=k cmd=md clsid=1 size=0",
+        "type=item_store key=s status=stored cmd=set ttl=0 clsid=1 cfd=N size=0",
     ] {
         assert_eq!(event(&mut watcher), expected.replace("cfd=N", &format!("cfd={number}")));
     }
     assert_eq!(client.stat("stats", "log_watchers"), "1");
-    assert_eq!(client.stat("stats", "log_watcher_sent"), "11");
+    assert_eq!(client.stat("stats", "log_watcher_sent"), "19");
 }
 
 #[test]

@@ -7,7 +7,10 @@
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
+use crate::commands::events;
+use crate::commands::store::StoreOutcome;
 use crate::net::output::Output;
+use crate::protocol::command::StoreVerb;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::{MetaCommand, MetaOptions};
 use crate::session::Session;
@@ -37,11 +40,26 @@ pub(in crate::commands) struct Done {
     made: bool,
 }
 
+impl Done {
+    /// Publishes the store of a number that was created, if clients watch stores.
+    pub fn publish_if_made(&self, session: &Session, key: &[u8], expiry: Expiry) {
+        if self.made {
+            let full_key = session.namespace.qualify(key);
+            let words = [StoreOutcome::Stored.word(), StoreVerb::Add.name()];
+            events::stored(&session.server.store, &session.entry, &full_key, words, expiry, self.value.len());
+        }
+    }
+}
+
 /// Executes `ma`, and answers `HD`, `VA`, `NF`, `EX`, or an error.
 pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let lifetime = meta.exptime_of_created().map_or(Expiry::Never, Expiry::of);
     match change(session, &meta.key, &meta.options, lifetime).await {
-        Ok(MetaArithmeticOutcome::Done(done)) => answer(session, &meta, &done),
+        Ok(MetaArithmeticOutcome::Done(done)) => {
+            // As in memcached: without the time that the number gets from `T` or `N`.
+            done.publish_if_made(session, &meta.key, Expiry::Never);
+            answer(session, &meta, &done);
+        }
         Ok(MetaArithmeticOutcome::Missing) => brief(&mut session.output, "NF", &meta),
         Ok(MetaArithmeticOutcome::Exists) => brief(&mut session.output, "EX", &meta),
         Ok(MetaArithmeticOutcome::NoNumber) => session.output.line(NO_NUMBER),

@@ -10,7 +10,9 @@
 use super::echo::brief;
 use crate::commands::arithmetic::NO_MEMORY;
 use crate::commands::events;
+use crate::commands::store::StoreOutcome;
 use crate::counters::Counter;
+use crate::protocol::command::StoreVerb;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::{MetaCommand, MetaOptions};
 use crate::session::Session;
@@ -32,9 +34,7 @@ pub(in crate::commands) enum DeleteOutcome {
     },
     Stale,
     /// Its bytes are removed, and it is not marked stale.
-    Emptied {
-        length: usize,
-    },
+    Emptied,
 }
 
 /// Answers `HD`, `NF`, `EX`, or an error.
@@ -46,7 +46,7 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
             session.counts.count(Counter::DeleteMisses);
             "EX"
         }
-        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } | DeleteOutcome::Stale) => "HD",
+        Ok(DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied | DeleteOutcome::Stale) => "HD",
     };
     if code != "HD" || !meta.options.quiet {
         brief(&mut session.output, code, &meta);
@@ -87,8 +87,7 @@ pub(in crate::commands) async fn remove(
             // bytes does not expire, unless `T` is given.
             let is_new = options.exptime.is_some() || options.remove_bytes;
             let edit = if is_new { Edit::Put(changed) } else { Edit::Change(changed) };
-            let length = value.len();
-            (edit, if options.invalidate { DeleteOutcome::Stale } else { DeleteOutcome::Emptied { length } })
+            (edit, if options.invalidate { DeleteOutcome::Stale } else { DeleteOutcome::Emptied })
         }
         (removal, _) => removal,
     };
@@ -98,12 +97,19 @@ pub(in crate::commands) async fn remove(
         Err(_) if options.invalidate => delete_value(store, &full_key, options.unique).await,
         outcome => outcome,
     }?;
-    if let DeleteOutcome::Deleted { length } | DeleteOutcome::Emptied { length } = outcome {
-        events::deleted(store, &full_key, "md", length);
+    // As in memcached: a value without bytes is stored as by a `set`, and then counts as deleted.
+    if options.remove_bytes && matches!(outcome, DeleteOutcome::Emptied | DeleteOutcome::Stale) {
+        let words = [StoreOutcome::Stored.word(), StoreVerb::Set.name()];
+        events::stored(store, &session.entry, &full_key, words, lifetime, 0);
+    }
+    match outcome {
+        DeleteOutcome::Deleted { length } => events::deleted(store, &full_key, "md", length),
+        DeleteOutcome::Emptied => events::deleted(store, &full_key, "md", 0),
+        DeleteOutcome::Missing | DeleteOutcome::Exists | DeleteOutcome::Stale => {}
     }
     match outcome {
         DeleteOutcome::Missing => session.counts.count(Counter::DeleteMisses),
-        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied { .. } => session.counts.count(Counter::DeleteHits),
+        DeleteOutcome::Deleted { .. } | DeleteOutcome::Emptied => session.counts.count(Counter::DeleteHits),
         DeleteOutcome::Exists | DeleteOutcome::Stale => {}
     }
     Ok(outcome)
