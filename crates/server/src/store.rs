@@ -195,6 +195,16 @@ impl Store {
         value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
+    /// Counts a use of the value under `key`, if there is one; the use is no fetch, and no read of
+    /// the tenant.
+    pub fn mark_used(&self, key: &[u8]) {
+        let pinned = self.cache.pin();
+        let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
+        if let Some(value) = value {
+            value.last_access.record_store(self.now_seconds());
+        }
+    }
+
     /// Calls `look` with the value under `key` and the time left to it, and returns the last result
     /// of `look`, which may run more than once. Does not count as a use of the value.
     pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(Existing<'_>) -> R) -> Option<R> {

@@ -102,6 +102,10 @@ pub(super) async fn put(
             let words = [outcome.word(), verb.name()];
             let expiry = stored.kept_expiry.unwrap_or(expiry);
             events::stored(&server.store, &session.entry, &full_key, words, expiry, length);
+            if verb == StoreVerb::Add && outcome == StoreOutcome::NotStored {
+                // As in memcached: an `add` counts as a use of the value that it finds.
+                server.store.mark_used(&full_key);
+            }
             if verb == StoreVerb::Cas {
                 session.counts.count(match outcome {
                     StoreOutcome::Stored => Counter::CasHits,

@@ -75,6 +75,18 @@ fn ms_stores_in_every_mode() {
 }
 
 #[test]
+fn an_add_is_a_use_of_the_value_that_it_finds() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("set a 0 0 1\r\nx\r\nset m 0 0 1\r\nx\r\n", &"STORED\r\n".repeat(2));
+    thread::sleep(IDLE_TIME);
+    client.exchange("add a 0 0 1\r\ny\r\nms m 1 ME\r\ny\r\n", "NOT_STORED\r\nNS\r\n");
+    for key in ["a", "m"] {
+        assert!(idle_time(&mut client, key) < IDLE_TIME, "{key}");
+    }
+}
+
+#[test]
 fn keys_in_base64_may_be_any_bytes() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();

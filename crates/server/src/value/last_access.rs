@@ -30,8 +30,8 @@ impl LastAccess {
         self.set(FETCHED | now_seconds);
     }
 
-    /// Records that the value was stored; the fetched bit stays. For values that no other thread
-    /// can read yet.
+    /// Records a store of the value, or a use that is no fetch; the fetched bit stays. If another
+    /// thread fetches the value at the same time, its fetch may be lost.
     pub fn record_store(&self, now_seconds: u32) {
         self.set(self.get() & FETCHED | now_seconds);
     }
