@@ -1,8 +1,8 @@
 //! A tenant that scans and also has a working set: the scan costs the working set nothing.
 //!
-//! The keys of a tenant that only scans leave few ghosts. Here about one insert in a hundred is of a
-//! key with a ghost: all of the tenant's keys must leave ghosts, or the working set is evicted bit by
-//! bit. (With ghosts for one key in 64, its hit ratio was 0.990.)
+//! The keys of a tenant that only scans leave few ghosts. Here about one insert in a hundred is of
+//! a key with a ghost: all of the tenant's keys must leave ghosts, or the working set is evicted
+//! bit by bit. (With ghosts for one key in 64, its hit ratio was 0.989.)
 //!
 //! The bound is a promise; it may only be made stricter.
 
@@ -11,7 +11,9 @@ mod one_processor;
 #[path = "common/random.rs"]
 mod random;
 
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lowwater::{topology, ByteSize, Cache, Runtime, Watermarks};
 use one_processor::stay_on_one_processor;
@@ -29,9 +31,16 @@ fn of_the_working_set() -> f64 {
         .budget(ByteSize::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get()))
         .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
         .topology(Arc::new(topology::Fixed::new(1)))
+        // On a busy machine, a reader without a processor may hold evicted entries back for long.
+        .direct_time_max(Duration::from_secs(60))
         .build()
         .unwrap();
-    let cache = Cache::builder(&runtime).weigher(|_: &u64, _: &u64| ByteSize::ZERO).build().unwrap();
+    let cache = Cache::builder(&runtime)
+        .weigher(|_: &u64, _: &u64| ByteSize::ZERO)
+        // Not the default, which has random keys: each run has the same hashes.
+        .hasher(BuildHasherDefault::<DefaultHasher>::default())
+        .build()
+        .unwrap();
     let (mut random, mut hits, mut requests) = (Random(1), 0, 0);
     for n in 0..REQUESTS {
         let (is_hot, key) = match random.below(20) {
@@ -55,5 +64,6 @@ fn of_the_working_set() -> f64 {
 fn a_working_set_stays_beside_a_scan_of_the_same_tenant() {
     stay_on_one_processor();
     let ratio = of_the_working_set();
+    // Measured: 0.9976.
     assert!(ratio > 0.996, "{ratio}");
 }

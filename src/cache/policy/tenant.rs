@@ -38,8 +38,8 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 /// entries are mostly noise.
 const SIZE_MIN: u64 = 64;
 /// A tenant scans if fewer than 1 / `HITS_ONE_IN` of its recent inserts are ghost hits. With 64, a
-/// tenant that scans with half of its requests and has a working set lost 2 % of the hits of that
-/// set.
+/// tenant that scans with half of its requests and has a working set lost 1 % of the hits of that
+/// set (`tests/mixed_scan.rs`).
 const HITS_ONE_IN: u32 = 512;
 /// One new key in some 8,000 finds the ghost of another (`runtime/ghosts.rs`). A ghost hit
 /// is chance unless the recent ones are more than 1 / `CHANCE_ONE_IN` of the recent inserts and
