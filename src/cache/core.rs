@@ -365,7 +365,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             let Some(ttl) = function(&record.key, &record.value, event).ttl() else { return };
             let new = self.clock.deadline_of(ttl);
             // The key is compared only if a copy has replaced the record: another value of the key
-            // may have the same deadline. The record may have expired while the function ran.
+            // may have the same deadline. A value that has replaced the copy since, with the same
+            // deadline, is still taken for it. The record may have expired while the function ran.
             let is_it = |there: &Record<K, V>| {
                 let is_same = std::ptr::eq(there, record) || (record.was_moved() && there.key == record.key);
                 is_same && there.deadline() == at && !self.is_expired(there)

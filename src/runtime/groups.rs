@@ -131,7 +131,8 @@ impl Runtime {
     /// lookups find an entry until it is removed. At once the group's `max` is set to 0, so that
     /// nothing can be charged to the group and inserts for it are refused. Unlike `Cache::remove`,
     /// this function stops no load: a [reload](crate::cache::Refresh) in progress inserts its value
-    /// for the removed entry, charged to the parent.
+    /// for the removed entry, charged to the parent. A reload that names the group, by
+    /// [`Entry::group`](crate::cache::Entry::group), is refused as other inserts for it are.
     ///
     /// The group ends when its last entry has been removed, or up to 100 ms later if charges remain
     /// that belong to no entry. These charges, objects on other lists, and inserts with a handle on

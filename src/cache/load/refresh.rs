@@ -67,7 +67,8 @@ pub struct Hit<K, V, S = DefaultHashBuilder> {
 /// * **If the entry was removed meanwhile** by a call ([`Cache::remove`], [`Cache::clear`], and the
 ///   like), even after its deadline, the new value is not inserted, and later loads of the key do
 ///   not wait for this load. If the entry was only evicted, has expired or was dropped with its
-///   group, the new value is inserted.
+///   group, the new value is inserted. A reload that names its group ([`Entry::group`]) is refused
+///   while that group is dropped, as other inserts are.
 /// * **If the load fails**, panics, or is dropped, or the cache rejects the new value, the old one
 ///   stays until it expires, or until the end of its stale time. Another caller gets the right to
 ///   reload it one second after this caller did at the earliest, by the runtime's clock.
