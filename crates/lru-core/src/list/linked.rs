@@ -4,7 +4,8 @@
 //! object's own, and is aligned.
 //!
 //! A supertype of `T` may have its own implementation of the trait, which names other links. A type
-//! that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
+//! that safe code outside of this crate can hold, that owns or leads to a `T` and calls functions
+//! of the trait, must be invariant in `T`.
 //!
 //! A change of the conditions must be checked by both macros.
 

@@ -5,7 +5,8 @@
 //! implement the trait.
 //!
 //! A supertype of `T` may have its own implementation of the trait, which names another link. A
-//! type that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
+//! type that safe code outside of this crate can hold, that owns or leads to a `T` and calls
+//! functions of the trait, must be invariant in `T`.
 //!
 //! A change must ensure that an object is linked by the table that set its tag, and by no other.
 

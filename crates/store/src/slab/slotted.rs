@@ -5,7 +5,8 @@
 //! handle of its object: exclusive access to the object's links follows from it.
 //!
 //! A supertype of `T` may have its own implementation of the trait, which names other fields. A
-//! type that owns or leads to a `T` and calls functions of the trait must be invariant in `T`.
+//! type that safe code outside of this crate can hold, that owns or leads to a `T` and calls
+//! functions of the trait, must be invariant in `T`.
 
 use super::state::SlotState;
 use core::marker::PhantomData;
