@@ -47,7 +47,8 @@ impl Mount {
     /// cache and are not invalidated.
     ///
     /// O(names cached below the path), and a lookup in the backend for each directory in use. Both
-    /// are repeated, at most twice, if a rename ran meanwhile; renames wait for the last pass.
+    /// are repeated, at most twice, if a rename of any mount of the cache ran meanwhile. This
+    /// mount's renames, and its links between two directories, wait for the last pass.
     ///
     /// ```
     /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
