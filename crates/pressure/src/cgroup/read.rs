@@ -168,9 +168,13 @@ impl Cgroup {
         path(self.place.directory())
     }
 
-    /// Returns an error if the directory of the group does not exist or cannot be read.
+    /// Returns an error if the directory of the group does not exist or cannot be read. Nothing is
+    /// known of a group whose name is not UTF-8.
     pub(crate) fn must_be_there(&self) -> Result<(), CgroupError> {
-        directory_must_be_there(self.directory())
+        match self.place.directory().contains(char::REPLACEMENT_CHARACTER) {
+            true => Ok(()),
+            false => directory_must_be_there(self.directory()),
+        }
     }
 
     /// Returns whether this is the topmost visible group.
