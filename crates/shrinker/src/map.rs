@@ -225,7 +225,7 @@ impl Map {
         has_memory
     }
 
-    /// Marks the node dirty: a bit on it could not be set, or a resync of it was not complete.
+    /// Marks the node dirty: a bit on it may be missing.
     #[cold]
     pub(crate) fn mark_dirty(&self, node: NodeId) {
         // Release: pairs with the Acquire in `take_dirty`, so that a resync counts the objects that

@@ -5,8 +5,9 @@
 //! [`Pairs`](crate::utility::Pairs) is never selected by utility. So the node is marked dirty,
 //! which takes no memory. The next pass on the node, or the next reclaim by utility in the
 //! background, counts every shrinker for every group, sets the bits of shrinkers with objects, and
-//! adds the missing pairs. The full scan costs O(groups x shrinkers) for each failed allocation, at
-//! most once for each such pass or reclaim.
+//! adds the missing pairs. The full scan costs O(groups x shrinkers): once or twice in such a pass
+//! or reclaim, after each failed allocation, after each registration beside which a resync ran,
+//! and while a shrinker does not admit the thread.
 //!
 //! A shrinker that a resync cannot count may have objects without a bit. A shrinker that is
 //! registered later marks all nodes dirty itself

@@ -243,15 +243,16 @@ fn s11_a_resync_that_is_not_admitted_loses_no_bit() {
         let gated = Arc::new(Gated::new(second.clone()));
         let _registration = prepared.register(Arc::clone(&gated) as Arc<_>);
         occupancy.occupied(&first, N0);
-        let refused = std::thread::scope(|s| {
+        // Asserted only after the gate has opened: the other thread waits at it.
+        let (no_bit, refused) = std::thread::scope(|s| {
             s.spawn(|| shrink(&registry));
             gated.gate.wait();
             let ((), no_bit) = refused_after(0, || occupancy.occupied(&second, N0));
-            assert!(no_bit);
             let ((), refused) = refused_after(nth, || shrink(&registry));
             gated.gate.wait();
-            refused
+            (no_bit, refused)
         });
+        assert!(no_bit);
         registry.drop_caches();
         assert_eq!(gated.pool.0.load(Relaxed), 0, "allocation {nth}");
         if !refused {

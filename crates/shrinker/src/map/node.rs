@@ -21,8 +21,8 @@ use super::summary::Summary;
 pub(super) struct NodeMap {
     pub(super) shards: [RwLock<ShrinkerInfos>; SHARDS],
     pub(super) summary: Mutex<Summary>,
-    /// True if there was no memory for a bit, or for its pair in the pairs by utility, since the
-    /// last [`take_dirty`](super::Map::take_dirty). The next pass then resyncs (`resync.rs`).
+    /// True if a bit, or its pair in the pairs by utility, may be missing since the last
+    /// [`take_dirty`](super::Map::take_dirty). The next pass then resyncs (`resync.rs`).
     pub(super) dirty: AtomicBool,
 }
 
