@@ -140,13 +140,7 @@ impl<'s> Oracle<'s> {
         let mut hits = 0.0;
         for place in 0..DISTANCES {
             hits += pair.hits[place];
-            let (reach, held) = (reach(place, budget), pair.held.max(1) as f64);
-            // In the nearest bin, the hits of a pair that is smaller are taken for a logarithm.
-            let bytes = match place == 0 && held < reach {
-                true => held.min(NEAR * budget) + held * (reach / held).ln_1p(),
-                false => NEAR * budget + reach,
-            };
-            best = f64::max(best, hits / bytes);
+            best = f64::max(best, hits / (NEAR * budget + reach(place, budget)));
         }
         best / (pair.held.max(1) as f64).powf(PULL)
     }

@@ -21,7 +21,7 @@ use core::cell::OnceCell;
 use due::Due;
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
-use victim::{Outcome, Scanned, Victim, BATCH_MAX, BATCH_PARTS, BATCH_PARTS_OF_MANY, BATCH_PARTS_OF_NO_HITS};
+use victim::{Outcome, Scanned, Victim, BATCH_MAX};
 
 use crate::control::Reclaim;
 use crate::pass::{layer_of, Layer, Protect};
@@ -92,12 +92,7 @@ impl LeastUseful<'_> {
             let mut freed = 0;
             let mut of_many = round.as_mut().filter(|round| !round.is_all());
             loop {
-                let batch_parts = match of_many {
-                    None => BATCH_PARTS,
-                    Some(_) if scorer.has_no_hits(victim.slot) => BATCH_PARTS_OF_NO_HITS,
-                    Some(_) => BATCH_PARTS_OF_MANY,
-                };
-                let Scanned { progress, outcome } = victim.scan(&scorer, batch_parts, work);
+                let Scanned { progress, outcome } = victim.scan(&scorer, of_many.is_some(), work);
                 batches += 1;
                 total += progress;
                 freed = u64::saturating_add(freed, progress.freed);
@@ -199,10 +194,10 @@ impl LeastUseful<'_> {
         *rank_end = i32::MAX;
         let due = Due::new(pairs, epoch, again, self.is_of_group().then_some(self.limit));
         // The foreground counts a single pair, the one that was counted longest ago, unless it
-        // finds nothing. Below a group's limit it also counts the pair that needs the memory, which
-        // grows at this moment.
+        // finds nothing. Below a group's limit, and with many pairs, it also counts the pair that
+        // needs the memory, which grows at this moment.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
-        let counts_needy = self.is_of_group();
+        let counts_needy = self.is_of_group() || !candidates.is_all();
         // Found at the first pair that is due: mostly none is.
         let oldest = OnceCell::new();
         let is_oldest = |slot: u32| *oldest.get_or_init(|| due.oldest(candidates.as_slice())) == Some(slot);

@@ -118,9 +118,9 @@ impl ShrinkSlab<'_> {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
                         Some(self.by_policy(guard, counted, sc.is_deferred(), &mut visited, work))
                     }
-                    ScanAmount::Share | ScanAmount::Batch(_) => {
+                    ScanAmount::Share | ScanAmount::Batch { .. } => {
                         let total = match self.amount {
-                            ScanAmount::Batch(objects) => objects.min(freeable),
+                            ScanAmount::Batch { parts, max } => (freeable / parts.max(1)).min(max).max(1),
                             _ => (freeable / SHARE_PARTS).min(guard.options.batch).max(1),
                         };
                         let done = self.some(guard, counted, total, sc.is_deferred(), &mut visited, work);

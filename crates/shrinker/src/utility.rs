@@ -11,12 +11,15 @@
 //! The algorithm is utility-based cache partitioning with look-ahead (Qureshi and Patt, 2006): the
 //! utility of a pair is the greatest mean of hits per byte from its present size to any distance,
 //! so that a pair whose hits begin at a large distance (a loop that does not fit) is not missed.
-//! Three things are added:
+//! Four things are added:
 //!
 //! * Tallies decay: they halve when the bytes evicted from victims amount to a quarter of the
 //!   budget. All pairs decay at the same rate, so the logarithm of a decayed utility differs from
 //!   the stored one by the same number for all: scores are compared without being updated.
 //! * Only attainable hits count: a hit that needs more memory than the whole limit does not count.
+//! * Of many pairs, one that is smaller than the nearest class of distances counts as having more
+//!   of its hits nearby, by a logarithmic curve. (A loop that is shorter than the class keeps some
+//!   memory without hits.)
 //! * Of pairs with equal utility the larger is the victim: a pair's score is reduced by a tenth of
 //!   the logarithm of its size.
 //!

@@ -27,7 +27,7 @@ impl Scorer<'_> {
         budget(&self.core.root)
     }
 
-    /// Returns true if the pair in `slot` has a score, and no hits: it is mostly a scan.
+    /// Returns true if the pair in `slot` has a score, and no hits are known of it.
     pub(super) fn has_no_hits(&self, slot: u32) -> bool {
         match self.pairs.pair(slot).map(Pair::state) {
             Some(PairState::Scored(score)) => score.is_none(self.pairs.clock.epoch(), self.budget()),

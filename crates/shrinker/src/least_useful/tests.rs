@@ -156,9 +156,14 @@ fn of_many_pairs_one_is_asked_for_a_16th_of_its_objects_and_at_most_8() {
 }
 
 #[test]
-fn of_many_pairs_one_without_hits_is_asked_for_half_of_its_objects_and_at_most_8() {
-    for (objects, nr) in [(1, 1), (3, 1), (4, 2), (15, 7), (16, 8), (1_000, 8)] {
-        let (tree, registry) = world(1, 1 << 40);
+fn of_many_pairs_one_without_hits_is_asked_for_a_quarter_of_its_objects_and_at_most_8() {
+    const LARGE: u64 = 1 << 40;
+    // A 64th of a budget of 192,000 bytes is three objects, and of one of 32,000 not even one.
+    for (objects, budget, nr) in [(1, LARGE, 1), (7, LARGE, 1), (8, LARGE, 2), (31, LARGE, 7), (32, LARGE, 8)]
+        .into_iter()
+        .chain([(1_000, LARGE, 8), (1_000, 192_000, 3), (1_000, 32_000, 1)])
+    {
+        let (tree, registry) = world(1, budget);
         let builder = registry.builder("pool").reports_misses(true);
         let (pool, _registration) = made(builder, &groups(&tree, 17), objects, true);
         batch(&registry, Reclaim::KSWAPD);

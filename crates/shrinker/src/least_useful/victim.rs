@@ -25,14 +25,17 @@ use crate::work::{Progress, Work};
 pub(super) const BATCH_MAX: u64 = 8;
 /// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
 /// not lose all of them at once; but at least one object.
-pub(super) const BATCH_PARTS: u64 = 64;
+const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
-pub(super) const BATCH_PARTS_OF_MANY: u64 = 16;
-/// The divisor for a pair without hits, if there are more than `ALL_MAX` pairs. Such a pair, mostly
-/// a scan, is selected again and again: few objects of each scan would cost a selection for each of
-/// its inserts.
-pub(super) const BATCH_PARTS_OF_NO_HITS: u64 = 2;
+const BATCH_PARTS_OF_MANY: u64 = 16;
+/// The divisor for a pair of which no hits are known, if there are more than `ALL_MAX` pairs. One
+/// that scans is selected again and again: few objects each time would cost a selection for nearly
+/// each of its inserts. (No hits are known of an idle pair either, nor of one that has lost
+/// nothing; both are selected only if none that scans is a candidate.)
+const BATCH_PARTS_OF_NO_HITS: u64 = 4;
+/// Such a batch has at most this fraction of the budget, as a divisor, or one object.
+const BYTES_PARTS_OF_NO_HITS: u64 = 64;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a
 /// batch, because the first objects may only lose a second chance.
 const SCAN_MAX: u64 = 256;
@@ -72,15 +75,23 @@ pub(super) enum Outcome {
 }
 
 impl Victim {
-    /// Scans a batch of the pair's objects, at most 1 / `batch_parts` of them but at least one, and
-    /// continues while all scanned objects are kept, up to [`SCAN_MAX`].
-    pub(super) fn scan(&self, scorer: &Scorer<'_>, batch_parts: u64, work: &mut Work<'_>) -> Scanned {
+    /// Scans a batch of the pair's objects, of few pairs or `of_many`, and continues while all
+    /// scanned objects are kept, up to [`SCAN_MAX`].
+    pub(super) fn scan(&self, scorer: &Scorer<'_>, of_many: bool, work: &mut Work<'_>) -> Scanned {
         let pairs = scorer.pairs;
         let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
-        let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, held, batch_parts, work);
+        let amount = match of_many {
+            false => ScanAmount::Batch { parts: BATCH_PARTS, max: BATCH_MAX },
+            true if scorer.has_no_hits(self.slot) => {
+                let max = (scorer.budget() / BYTES_PARTS_OF_NO_HITS / mean).min(BATCH_MAX);
+                ScanAmount::Batch { parts: BATCH_PARTS_OF_NO_HITS, max }
+            }
+            true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max: BATCH_MAX },
+        };
+        let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, amount, work);
         if progress.busy > 0 && progress.scanned == 0 {
             // Nothing was learned of the pair: another thread scans it.
             return Scanned { progress, outcome: Outcome::Kept };
@@ -120,14 +131,13 @@ impl Victim {
         Scanned { progress, outcome }
     }
 
-    /// Calls the shrinker, which held `held` objects at its last count, until it frees something.
-    /// Also returns whether the scan was postponed: see [`VisitOutcome`].
+    /// Calls the shrinker for this amount of objects until it frees something. Also returns whether
+    /// the scan was postponed: see [`VisitOutcome`].
     fn scan_until_freed(
         &self,
         scorer: &Scorer<'_>,
         guard: &mut CallGuard,
-        held: u64,
-        batch_parts: u64,
+        amount: ScanAmount,
         work: &mut Work<'_>,
     ) -> (Progress, bool) {
         let mut progress = Progress::default();
@@ -136,12 +146,11 @@ impl Victim {
                 // A thread may be waiting for the end of the callbacks.
                 break;
             }
-            let (node, held) = self.node(scorer, guard).unwrap_or((NodeId::ZERO, held));
+            let node = self.node(scorer, guard).unwrap_or(NodeId::ZERO);
             if guard.is_quarantined() {
                 // A count panicked.
                 break;
             }
-            let amount = ScanAmount::Batch((held / batch_parts).clamp(1, BATCH_MAX));
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
             let VisitOutcome { progress: visited, postponed } = request.do_shrink_slab(guard, work);
@@ -154,10 +163,10 @@ impl Victim {
     }
 
     /// Selects a node on which the pair holds objects, at random in proportion to the objects
-    /// there, and returns their number. The last object of a node stays while other nodes have
+    /// there. The last object of a node stays while other nodes have
     /// more: it may have been added just now. `None` if there is only one node, the shrinker is not
     /// NUMA-aware, a callback panicked, or objects were removed meanwhile.
-    fn node(&self, scorer: &Scorer<'_>, guard: &mut CallGuard) -> Option<(NodeId, u64)> {
+    fn node(&self, scorer: &Scorer<'_>, guard: &mut CallGuard) -> Option<NodeId> {
         let nodes = scorer.core.map.nodes();
         if nodes == 1 || !guard.options.numa_aware {
             return None;
@@ -180,7 +189,7 @@ impl Victim {
             let weight = if all > 0 { held.saturating_sub(1) } else { held };
             match before.checked_sub(weight) {
                 Some(left) => before = left,
-                None => return Some((node, held)),
+                None => return Some(node),
             }
         }
         None

@@ -21,8 +21,9 @@ pub(crate) enum ScanAmount {
     Drop,
     /// A small part of the objects, of one batch at most; deferred objects are not included.
     Share,
-    /// This number, as far as the objects exist; deferred objects are not included.
-    Batch(u64),
+    /// 1 / `parts` of the objects and at most `max`, but at least one; deferred objects are not
+    /// included.
+    Batch { parts: u64, max: u64 },
     /// The deferred objects only: those that earlier visits planned and did not scan.
     Owed,
     /// None; only empty lists are detected.

@@ -367,7 +367,8 @@ impl Pairs {
             (None, PairState::Unknown | PairState::Empty(_)) => return,
         };
         let utility = if reports {
-            let utility = tallies.utility(epoch, budget);
+            let of_many = self.end.load(Ordering::Relaxed) > ALL_MAX;
+            let utility = tallies.utility(epoch, budget, of_many);
             if let Some((utility, turnover)) = utility.and_then(|utility| Some((utility, tallies.turnover(epoch)?))) {
                 let seen = (utility - turnover).saturating_mul(MEAN_OF);
                 let mean = match self.hits_per_turnover.load(Ordering::Relaxed) {

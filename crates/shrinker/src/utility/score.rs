@@ -76,7 +76,7 @@ impl Score {
         self.decayed(epoch).max(none(budget) - RATE_PLACES * ONE) + i32::from(self.size_penalty)
     }
 
-    /// Returns true if the pair has no hits at this present `epoch`: more memory brings it nothing.
+    /// Returns true if no hits of the pair are known at this present `epoch`.
     pub(crate) fn is_none(self, epoch: u32, budget: u64) -> bool {
         self.decayed(epoch) <= none(budget)
     }

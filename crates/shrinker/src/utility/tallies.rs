@@ -12,7 +12,7 @@
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 use super::clock::HALF_LIFE;
-use super::log2::log2;
+use super::log2::{log2, ONE};
 use super::miss::{Miss, COST_ONE};
 
 /// The number of distance classes of ghosts: up to 1/64 of the budget, 1/32, ... all of it.
@@ -23,8 +23,8 @@ const HIT: u32 = 64;
 const KEPT: u32 = 3;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
-/// Distances below this fraction of the budget, as a divisor, or below the size of a smaller pair,
-/// are too small to be significant: few hits in few bytes are chance.
+/// Distances below this fraction of the budget, as a divisor, or below the size of a smaller pair
+/// of many, are too small to be significant: few hits in few bytes are chance.
 const NEAR_PARTS: u64 = 500;
 /// The number of hits after which a score is computed again.
 const HITS_PER_SCORE: u8 = 8;
@@ -227,8 +227,10 @@ impl Tallies {
     }
 
     /// Returns the logarithm of the utility: the best hits per byte over all distances, with kept
-    /// objects as hits. `None` without either.
-    pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
+    /// objects as hits. `None` without either. Whether there are too many pairs to compare all
+    /// (`of_many`) decides about a pair that is smaller than the nearest class of distances: see
+    /// [`near_bytes`].
+    pub(crate) fn utility(&self, epoch: u32, budget: u64, of_many: bool) -> Option<i32> {
         self.decay_to(epoch);
         let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
         let held = self.bytes();
@@ -244,7 +246,7 @@ impl Tallies {
             hits += more;
             let distance = budget >> (DISTANCES - 1 - place);
             let bytes = match place {
-                0 if held < distance => near_bytes(held.max(1), distance, significant),
+                0 if of_many && held < distance => near_bytes(held.max(1), distance, significant),
                 _ => distance.saturating_add(significant),
             };
             best = best.max(per_byte(hits, kept_bytes.saturating_add(bytes)));
@@ -280,12 +282,12 @@ impl Tallies {
 /// The class is too wide for such a pair: its next bytes have more of these hits than its last
 /// ones. The number of hits is taken for a logarithm of the memory (Zipf's law with exponent 1), so
 /// of small pairs with as many hits the smaller one has the greater utility. Otherwise nothing but
-/// chance would decide which of many small pairs grows.
+/// chance would decide which of many small pairs grows. (With few pairs it would keep a pair whose
+/// hits are no such curve at up to the class's size.)
 fn near_bytes(held: u64, distance: u64, significant: u64) -> u64 {
-    /// The natural logarithm of 2, in 256ths.
-    const LN_2: u128 = 177;
+    // As many bytes as the class is wide for a pair of its size.
     let places = log2(held.saturating_add(distance)) - log2(held);
-    let bytes = (u128::from(held) * places.unsigned_abs() as u128 * LN_2) >> 16;
+    let bytes = (u128::from(held) * u128::from(places.unsigned_abs())) / ONE.unsigned_abs() as u128;
     (bytes as u64).saturating_add(significant.min(held))
 }
 
@@ -311,7 +313,6 @@ fn decayed(tally: u64, epochs: u32) -> u64 {
 
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests {
-    use super::super::log2::ONE;
     use super::*;
     use alloc::vec::Vec;
     use lowwater_lru_core::ByteSize;
@@ -339,10 +340,10 @@ mod tests {
             both.hit(hit(BUDGET / 100), 0, BUDGET);
             both.hit(hit(BUDGET), 0, BUDGET);
         }
-        let [near, far, both] = [near, far, both].map(|tallies| tallies.utility(0, BUDGET).unwrap());
+        let [near, far, both] = [near, far, both].map(|tallies| tallies.utility(0, BUDGET, false).unwrap());
         assert!(near > far + 5 * ONE, "as many hits for a 64th of the bytes: {near} and {far}");
         assert_eq!(near, both, "later hits do not lower the utility");
-        assert_eq!(Tallies::default().utility(0, BUDGET), None);
+        assert_eq!(Tallies::default().utility(0, BUDGET, false), None);
     }
 
     /// A loop has no hits until all of it fits.
@@ -356,7 +357,7 @@ mod tests {
             slope.hit(hit(BUDGET / 500), 0, BUDGET);
         }
         [&cliff, &slope].iter().for_each(|tallies| tallies.counted(1, Some(BUDGET / 10), 0, 0));
-        assert!(cliff.utility(0, BUDGET) > slope.utility(0, BUDGET));
+        assert!(cliff.utility(0, BUDGET, false) > slope.utility(0, BUDGET, false));
     }
 
     /// More of the hits of the nearest class are near for the smaller one.
@@ -366,12 +367,13 @@ mod tests {
             let tallies = Tallies::default();
             (0..1_000).for_each(|_| _ = tallies.hit(hit(distance), 0, BUDGET));
             tallies.counted(1, Some(held), 0, 0);
-            tallies.utility(0, BUDGET).unwrap()
+            tallies.utility(0, BUDGET, true).unwrap()
         };
         let class = BUDGET / 64;
         let of_sizes = [class, class / 2, class / 8, class / 32, class / 128].map(|held| utility(held, class));
-        // The bytes: 0.125 + 1 of the class; 0.125 + 0.549; 0.125 + 0.275; 0.031 + 0.109; 0.0078 + 0.038.
-        let exact = [1.0_f64, 0.599, 0.355, 0.125, 0.0406].map(|part| -part.log2() * f64::from(ONE));
+        // The bytes in classes: 1 + 0.128, 0.792 + 0.128, 0.396 + 0.125, 0.158 + 0.031, and
+        // 0.055 + 0.008.
+        let exact = [1.0_f64, 0.816, 0.462, 0.167, 0.0556].map(|part| -part.log2() * f64::from(ONE));
         for (more, exact) in of_sizes.iter().map(|utility| utility - of_sizes[0]).zip(exact) {
             assert!((f64::from(more) - exact).abs() < 16.0, "{of_sizes:?}: {more} and {exact}");
         }
@@ -387,7 +389,7 @@ mod tests {
         for _ in 0..8 {
             plain.hit(hit(1), 0, BUDGET);
         }
-        let all = [dear, weighty, plain].map(|tallies| tallies.utility(0, BUDGET));
+        let all = [dear, weighty, plain].map(|tallies| tallies.utility(0, BUDGET, false));
         assert!(all[0].is_some() && all[0] == all[1] && all[1] == all[2], "{all:?}");
     }
 
@@ -432,11 +434,11 @@ mod tests {
     fn a_late_thread_does_not_decay_newer_tallies() {
         let tallies = Tallies::default();
         tallies.hit(hit(1), 10, BUDGET);
-        let before = tallies.utility(10, BUDGET);
+        let before = tallies.utility(10, BUDGET, false);
         tallies.scanned(0, 0, 0, 9);
-        assert_eq!(tallies.utility(10, BUDGET), before);
+        assert_eq!(tallies.utility(10, BUDGET, false), before);
         // Except for a thread so late that its epoch counts as a later one.
-        assert_eq!(tallies.utility(10_u32.wrapping_sub(LATE_MAX + 1), BUDGET), None);
+        assert_eq!(tallies.utility(10_u32.wrapping_sub(LATE_MAX + 1), BUDGET, false), None);
     }
 
     #[test]
@@ -496,18 +498,18 @@ mod tests {
         let (near, one) = (BUDGET / 500, log2(64));
         tallies.hit(hit(BUDGET / 2), 0, BUDGET);
         let distance = near + BUDGET / 2;
-        assert_eq!(tallies.utility(0, BUDGET), Some(log2(64) - one - log2(distance)), "no scan has kept any");
+        assert_eq!(tallies.utility(0, BUDGET, false), Some(log2(64) - one - log2(distance)), "no scan has kept any");
         tallies.reset(0);
         tallies.counted(1_000, Some(400_000), 0, 0);
         tallies.scanned(0, 70, 32, 0);
         assert_eq!(tallies.kept.load(Ordering::Relaxed), 70 * KEPT * 2, "each costs twice the mean");
         let kept = 400_000 / 10 + near;
-        assert_eq!(tallies.utility(0, BUDGET), Some(log2(420) - one - log2(kept)));
+        assert_eq!(tallies.utility(0, BUDGET, false), Some(log2(420) - one - log2(kept)));
         for _ in 0..8_000 {
             tallies.hit(hit(BUDGET / 4), 0, BUDGET);
         }
         let both = Some(log2(420 + 8_000 * 64) - one - log2(kept + BUDGET / 4));
-        assert_eq!(tallies.utility(0, BUDGET), both, "hits add to the bytes kept");
+        assert_eq!(tallies.utility(0, BUDGET, false), both, "hits add to the bytes kept");
     }
 
     #[test]
@@ -556,7 +558,7 @@ mod tests {
         let all = |it: &Tallies| {
             let kept = it.kept.load(Ordering::Relaxed);
             let count = (it.bytes(), it.mean(), it.is_stale(), it.evicted_since(2));
-            (it.utility(6, BUDGET), it.turnover(6), count, it.scans_without_fall(), kept)
+            (it.utility(6, BUDGET, false), it.turnover(6), count, it.scans_without_fall(), kept)
         };
         assert_eq!(all(&to), all(&from));
         // The number of hits since the last score is copied: this hit is the tenth, and not a
@@ -576,7 +578,7 @@ mod tests {
         for (late, stays) in [(LATE_MAX - 1, true), (LATE_MAX, true), (LATE_MAX + 1, false)] {
             let tallies = Tallies::default();
             tallies.hit(hit(1), 0, BUDGET);
-            assert_eq!(tallies.utility(0_u32.wrapping_sub(late), BUDGET).is_some(), stays, "by {late}");
+            assert_eq!(tallies.utility(0_u32.wrapping_sub(late), BUDGET, false).is_some(), stays, "by {late}");
         }
     }
 
@@ -591,7 +593,7 @@ mod tests {
             tallies.note_fall(u64::MAX, u64::MAX);
         }
         tallies.hit(hit(u64::MAX), 7, u64::MAX);
-        assert!(tallies.utility(7, u64::MAX).is_some());
-        assert!(tallies.utility(1 << 20, 0).is_none(), "so much later nothing is left");
+        assert!(tallies.utility(7, u64::MAX, false).is_some());
+        assert!(tallies.utility(1 << 20, 0, false).is_none(), "so much later nothing is left");
     }
 }

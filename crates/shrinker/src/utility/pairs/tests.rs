@@ -15,7 +15,7 @@ const BUDGET: u64 = 1 << 20;
 /// of its tallies, if it has any.
 fn known(pairs: &Pairs, slot: u32) -> (PairState, Option<i32>) {
     let tallies = pairs.tallies(slot);
-    (pairs.pair(slot).unwrap().state(), tallies.and_then(|tallies| tallies.utility(0, BUDGET)))
+    (pairs.pair(slot).unwrap().state(), tallies.and_then(|tallies| tallies.utility(0, BUDGET, false)))
 }
 
 proptest! {
@@ -169,7 +169,7 @@ fn a_turnover_is_worth_the_mean_of_those_that_report() {
     scored(&pairs, 1, 1_000, false, 0);
     pairs.tallies(1).unwrap().scanned(1_000, 0, 16, 0);
     let reported = scored(&pairs, 1, 1_000, true, 0);
-    let utility = pairs.tallies(1).unwrap().utility(0, BUDGET).unwrap();
+    let utility = pairs.tallies(1).unwrap().utility(0, BUDGET, false).unwrap();
     assert_eq!(reported, Score::new(utility, 1_000, 0, 0));
     // The first measured pair sets the mean. Each of its objects was inserted twice, so its
     // turnover is 2.
