@@ -64,15 +64,20 @@ def tables_of(text):
     return {"about": about.strip().splitlines()[-1], "tables": tables}
 
 
+def machine_and_versions(about):
+    """Returns the line about a run without the kernel's release, which changes."""
+    return re.sub(r", Linux [^;]*", "", about)
+
+
 def parts():
     """Returns the tables of all parts, with the line about the machine and the contenders, which must be the same."""
     found = {part: tables_of((SCRATCH / f"{part}.md").read_text()) for part in PARTS}
-    assert len({part["about"] for part in found.values()}) == 1, f"{SCRATCH}: parts of several machines or versions"
+    assert len({machine_and_versions(part["about"]) for part in found.values()}) == 1, f"{SCRATCH}: parts of several machines or versions"
     return found
 
 
-def copy_plots():
-    for plot in (SCRATCH / "plots").glob("*.svg"):
+def copy_plots(part=""):
+    for plot in (SCRATCH / "plots").glob(f"{part}*.svg"):
         shutil.copy(plot, "docs/plots")
 
 
@@ -88,13 +93,13 @@ def collect(_):
 
 def replace(figures, part, origin):
     """Puts the tables of one part, which was measured again, in the place of the old ones, with a text about that run."""
-    copy_plots()
     new = tables_of((SCRATCH / f"{part}.md").read_text())
-    assert new["about"] == figures["about"], f"{part}: another machine, or other versions: measure all parts"
+    assert machine_and_versions(new["about"]) == machine_and_versions(figures["about"]), f"{part}: another machine, or other versions: measure all parts"
     by_title = {table["title"]: table for table in new["tables"]}
     better, *rest = figures["tables"]
     titles = {table["title"] for table in rest}
     assert by_title.keys() - {BETTER} <= titles, f"{part}: tables without a place: measure all parts"
+    copy_plots(part)
     figures["tables"] = [better, *(by_title.get(table["title"], table) for table in rest)]
     others = [row for row in better["rows"] if not in_part(row[0], part)]
     better["rows"] = sorted(others + by_title[BETTER]["rows"], key=lambda row: next(n for n, name in enumerate(PARTS) if in_part(row[0], name)))
@@ -221,10 +226,11 @@ def hit_ratios(columns, rows, means):
         best, name = max((ratio, name) for name, ratio in of.items() if not name.startswith("ref: ") and name != OURS)
         lines.append([trace, f"{of[OURS]:.1f}", f"{best:.1f} ({name})"])
     labels = {"mean": "mean", "of 50 entries and more": "mean of 50 entries and more"}
-    every = [[label, *(means[name][kind] for name in names)] for kind, label in labels.items()]
+    shown = [name for name in names if name != LEFT_OUT]
+    every = [[label, *(means[name][kind] for name in shown)] for kind, label in labels.items()]
     return [
         *table(["trace", OURS, "the best other"], lines), "",
-        *table(["all traces", *(column.removeprefix("ref: ") for column in names)], every),
+        *table(["all traces", *(name.removeprefix("ref: ") for name in shown)], every),
     ]
 
 
@@ -237,13 +243,14 @@ def without(found, *left_out):
 
 def tenants(alone, beside):
     """Returns the tables without and with a scan as one, with the figures of each in one cell."""
-    (columns, rows), (_, beside_rows) = without(alone, "held", "refused"), without(beside, "held", "refused")
+    (columns, rows), (beside_columns, beside_rows) = without(alone, "held", "refused"), without(beside, "held", "refused")
     figures = ", ".join(columns[1:])
-    # Of the caches with a fixed split only those that are the best of these in some column, and ours at its limit is as below it.
+    # Of the caches with a fixed split only those that hit most of these in some column, and ours at its limit is as below it.
     is_split = lambda row: row[0].endswith("fixed split")
     splits = [row + other[1:] for row, other in zip(rows, beside_rows) if is_split(row)]
-    best = [max(float(row[number]) for row in splits) for number in range(1, len(splits[0]))]
-    is_best = lambda row, other: any(float(cell) == most for cell, most in zip(row[1:] + other[1:], best))
+    hits = [number for number, column in enumerate(columns + beside_columns[1:]) if number and column != "Mops"]
+    best = {number: max(float(row[number]) for row in splits) for number in hits}
+    is_best = lambda row, other: any(float((row + other[1:])[number]) == most for number, most in best.items())
     return table([columns[0], figures, "the same beside a scan"],
                  [[row[0], ", ".join(row[1:]), ", ".join(other[1:])] for row, other in zip(rows, beside_rows)
                   if not row[0].startswith(LEFT_OUT) and not row[0].endswith("at the limit") and (not is_split(row) or is_best(row, other))])
@@ -263,11 +270,7 @@ def memory(figures):
     caches, tenant = at.rows(CACHES), at.rows(TENANT)[OURS]
     rows = [[cache, found["bytes an entry"], *(caches.get(cache, {}).get(column, "") for column in ("empty", "its first entry adds"))]
             for cache, found in at.rows(ENTRIES).items() if cache != LEFT_OUT]
-    return [
-        *table(["cache", "an entry", "an empty cache", "its first entry adds"], rows), "",
-        f"A tenant, the mean of 10,000 in one cache: {tenant['the group itself']} bytes for its group, {tenant['a cache beside them adds, each']} for a cache "
-        f"without its entries, {tenant['its first entry adds']} for its first entry.",
-    ]
+    return [*table(["cache", "an entry", "an empty cache", "its first entry adds"], rows), "", f"A tenant's group takes {tenant['the group itself']} bytes."]
 
 
 def section(found, figures):
@@ -295,8 +298,11 @@ def section(found, figures):
 
 def render(figures):
     _, _, versions = figures["about"].partition("; ")
-    later = [f"{part} {origin}" for part, origin in figures.get("later", {}).items()]
-    lines = [f"Versions: {versions}", *([f"Measured again: {'; '.join(later)}."] if later else []), "", *targets(figures)]
+    runs = {}
+    for part, origin in figures.get("later", {}).items():
+        runs.setdefault(origin, []).append(part)
+    later = [f"Measured again, {origin}: {', '.join(parts)}." for origin, parts in runs.items()]
+    lines = [f"Versions: {versions}", *later, "", *targets(figures)]
     # The ratios of throughputs follow from the tables before them.
     in_others = (RATIO_TO_OURS, CACHES, TENANT, MEANS, f"{TENANTS} one more scans", *list(LATENCIES.values())[1:], ZIPF_LATENCY, *list(THROUGHPUTS)[1:])
     for found in figures["tables"]:
@@ -308,7 +314,8 @@ def render(figures):
 def command(part):
     """Returns the command that measures one part, or all with `$part`."""
     run = "cargo run --release --manifest-path benches/comparison/Cargo.toml --"
-    return f'cp ci/measured/record.md {SCRATCH}/{part}.md\n{run} {part} --rounds 3 --traces "$LOWWATER_TRACES" --record {SCRATCH}/{part}.md'
+    traces = ' --traces "$LOWWATER_TRACES"' if part in ("hit-ratio", "$part") else ""
+    return f'cp ci/measured/record.md {SCRATCH}/{part}.md\n{run} {part} --rounds 3{traces} --record {SCRATCH}/{part}.md'
 
 
 SECTIONS = [

@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 use crate::contender::{runs, Contender, Kind, Plan, Run};
 use crate::contenders::Lowwater;
 use crate::keys::{key, zipf};
-use crate::report::{progress, Column, Report, Table};
+use crate::report::{medians, Column, Report, Table};
 
 const TENANTS: usize = 1000;
 const HOT: usize = 10;
@@ -50,30 +50,33 @@ struct Tally {
 /// cache, split caches, and groups.
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let scale = if plan.quick { 10 } else { 1 };
-    let mut shared: Vec<Run<Measure>> = plan.chosen(runs!(shared as Measure));
-    let mut split: Vec<Run<Measure>> = plan.chosen(runs!(split as Measure));
-    shared.retain(|run| run.kind == Kind::Cache);
-    // Our caches share the memory of one runtime, so their split is not fixed.
-    split.retain(|run| run.kind == Kind::Cache && run.name != Lowwater::NAME);
+    let caches = |mut runs: Vec<Run<Measure>>| {
+        runs.retain(|run| run.kind == Kind::Cache);
+        plan.chosen(runs)
+    };
     let ours =
         |call: Measure| plan.chosen(vec![Run { name: Lowwater::NAME, kind: Lowwater::KIND, shrink: None, call }]);
+    // Our caches share the memory of one runtime, so their split is not fixed.
+    let mut split = caches(runs!(split as Measure));
+    split.retain(|run| run.name != Lowwater::NAME);
+    let modes = [
+        ("a group each", ours(groups)),
+        ("a group each, at the limit", ours(groups_at_the_limit)),
+        ("shared", caches(runs!(shared as Measure))),
+        ("fixed split", split),
+    ];
+    let (mut rows, mut runs) = (Vec::new(), Vec::new());
+    for (mode, of_mode) in modes {
+        rows.extend(of_mode.iter().map(|run| format!("{}, {mode}", run.name)));
+        runs.extend(of_mode);
+    }
     for (name, label, scanning) in
         [("tenants", "without a scan", false), ("tenants-scan", "one more scans, with half of all requests", true)]
     {
         let requests = requests(2 * REQUESTS / scale * if scanning { 2 } else { 1 }, scanning);
         let warm = requests.len() / 2;
-        let mut rows = Vec::new();
-        for (mode, runs) in [
-            ("a group each", &ours(groups)),
-            ("a group each, at the limit", &ours(groups_at_the_limit)),
-            ("shared", &shared),
-            ("fixed split", &split),
-        ] {
-            for run in runs {
-                progress(&format!("{label}, {mode}: {}", run.name));
-                rows.push((format!("{}, {mode}", run.name), (run.call)(&requests, warm)));
-            }
-        }
+        let mut rounds = vec![Vec::new(); runs.len()];
+        plan.interleaved(&runs, |which, run| rounds[which].push((run.call)(&requests, warm)));
         report.table(Table {
             name,
             title: format!("Hit ratio, %, of {TENANTS} tenants x {KEYS} keys in {ENTRIES} entries; {label}"),
@@ -86,10 +89,9 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
                 Column::new("refused", 0),
                 Column::new("Mops", 2).more(),
             ],
-            rows,
+            rows: rows.iter().cloned().zip(rounds.iter().map(|rounds| medians(rounds))).collect(),
         })?;
     }
-    progress("");
     Ok(())
 }
 
