@@ -30,6 +30,8 @@
 //! and no other data is ordered by them. Integers only, because kernels have no floating point.
 //!
 //! A change must ensure that scores stay comparable without being updated: all tallies decay alike.
+//! (For up to an epoch after a pair comes or goes, so that there are many or few, scores of small
+//! pairs are of both kinds.)
 
 mod clock;
 mod log2;

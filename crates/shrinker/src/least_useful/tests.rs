@@ -267,6 +267,25 @@ fn the_foreground_counts_one_due_pair_and_the_background_all() {
     assert_eq!(counts(Reclaim::KSWAPD), of_scan + 10);
 }
 
+#[test]
+fn with_many_pairs_the_foreground_also_counts_the_pair_that_needs_memory() {
+    for (n, counts) in [(16, 1), (17, 2)] {
+        let (tree, registry) = world(1, 1 << 30);
+        let groups = groups(&tree, n);
+        let (pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
+        let counts_of = |needy, flags| {
+            let call = LeastUseful { core: &registry.core, limit: tree.root(), needy, flags };
+            assert_eq!(call.run(&mut Work::one_batch(1 << 20)).freed, 8);
+            pool.counts()
+        };
+        // As in the test before.
+        (0..2).for_each(|_| _ = counts_of(None, Reclaim::KSWAPD));
+        let of_scan = counts_of(Some(0), Reclaim::FOREGROUND);
+        pairs(&registry).clock.advance(1 << 30, 1 << 30);
+        assert_eq!(counts_of(Some(0), Reclaim::FOREGROUND), of_scan + counts, "of {n}");
+    }
+}
+
 /// A sixteenth of the usage is a MiB, and a 64th of an epoch. Each batch evicts 8,000 bytes.
 #[test]
 fn below_a_groups_limit_a_pair_is_due_when_a_sixteenth_of_the_usage_was_evicted() {

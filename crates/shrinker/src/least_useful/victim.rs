@@ -32,9 +32,9 @@ const BATCH_PARTS_OF_MANY: u64 = 16;
 /// The divisor for a pair of which no hits are known, if there are more than `ALL_MAX` pairs. One
 /// that scans is selected again and again: few objects each time would cost a selection for nearly
 /// each of its inserts. (No hits are known of an idle pair either, nor of one that has lost
-/// nothing; both are selected only if none that scans is a candidate.)
+/// nothing; both are mostly selected only if none that scans is a candidate.)
 const BATCH_PARTS_OF_NO_HITS: u64 = 4;
-/// Such a batch has at most this fraction of the budget, as a divisor, or one object.
+/// Such a batch has at most this fraction of the registry's budget, as a divisor, or one object.
 const BYTES_PARTS_OF_NO_HITS: u64 = 64;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a
 /// batch, because the first objects may only lose a second chance.

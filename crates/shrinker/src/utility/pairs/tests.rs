@@ -185,6 +185,19 @@ fn a_turnover_is_worth_the_mean_of_those_that_report() {
     assert_eq!(silent(0), Score::new((before + moved) / MEAN_OF, 1_000, 0, 0));
 }
 
+#[test]
+fn the_near_hits_of_a_small_pair_are_weighed_among_many_pairs() {
+    let scores = [ALL_MAX, ALL_MAX + 1].map(|n| {
+        let pairs = table_of(n);
+        (0..64).for_each(|_| pairs.hit(0, Miss::at(ByteSize::new(1)), BUDGET));
+        let score = scored(&pairs, 0, 100, true, 0);
+        let utility = pairs.tallies(0).unwrap().utility(0, BUDGET, n > ALL_MAX).unwrap();
+        assert_eq!(score, Score::new(utility, 100, 0, 0), "of {n}");
+        score
+    });
+    assert_ne!(scores[0], scores[1]);
+}
+
 /// The insert rate of a pair that was counted once, with this number of objects of one byte.
 fn pairs_rate(objects: u64) -> Option<i32> {
     let tallies = Tallies::default();
