@@ -48,8 +48,8 @@
 //!
 //! # Differences from memcached
 //!
-//! The meta commands, `watch` and statistics are those of memcached's development branch of July
-//! 2026; `ci/memcached.sh` compares the replies with memcached 1.6.18.
+//! The meta commands, `watch`, `lru_crawler` and statistics are those of memcached's development
+//! branch of July 2026; `ci/memcached.sh` compares the replies with memcached 1.6.18.
 //!
 //! Differences of the parser are listed in `protocol.rs`. All others:
 //!

@@ -32,8 +32,9 @@
 //! 6. A value that is too large is refused after its line was received; memcached refuses it after
 //!    its block.
 //!
-//! `main.rs` lists the differences of the commands. All other replies to the commands that both
-//! servers have are equal byte for byte; `ci/memcached.sh` compares them.
+//! `main.rs` lists the differences of the commands, and those that follow a later memcached. All
+//! other replies to the commands that both servers have are equal byte for byte;
+//! `ci/memcached.sh` compares them.
 
 mod admin;
 pub mod base64;

@@ -10,7 +10,8 @@
 //! an error, too: its limit would be missed.
 //!
 //! Paths are strings. Bytes of a group's name that are not UTF-8 are replaced, so the files of such
-//! a group, and of the groups below it, count as missing; the limits of its ancestors are read.
+//! a group, and of the groups below it, count as missing, also if it was named; the limits of its
+//! ancestors are read.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

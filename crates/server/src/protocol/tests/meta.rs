@@ -1,7 +1,7 @@
 //! The meta commands' lines: every flag, and every error, with memcached's text.
 //!
-//! The expected texts are those of memcached 1.6.18; `ci/memcached.sh` compares both servers. A
-//! change must keep memcached's texts.
+//! The expected texts are those of memcached 1.6.18; `ci/memcached.sh` compares both servers. The
+//! limit of words is that of 1.6.45. A change must keep memcached's texts.
 
 use super::*;
 
