@@ -6,16 +6,15 @@
 //!
 //! The bound is a promise; it may only be made stricter.
 
+#[path = "common/entry_cache.rs"]
+mod entry_cache;
 #[path = "common/one_processor.rs"]
 mod one_processor;
 #[path = "common/random.rs"]
 mod random;
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::sync::Arc;
-use std::time::Duration;
-
-use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
+use entry_cache::entry_cache;
+use lowwater::Memcg;
 use one_processor::stay_on_one_processor;
 use random::Random;
 
@@ -27,19 +26,7 @@ const REQUESTS: u64 = 1_200_000;
 #[test]
 fn small_tenants_in_equal_use_have_similar_sizes() {
     stay_on_one_processor();
-    let runtime = Runtime::builder()
-        .budget(ByteSize::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get()))
-        .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
-        .topology(Arc::new(topology::Fixed::new(1)))
-        // A busy machine may preempt a thread that holds evicted entries back.
-        .direct_time_max(Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let cache = Cache::builder(&runtime)
-        .weigher(|_: &u64, _: &u64| ByteSize::ZERO)
-        .hasher(BuildHasherDefault::<DefaultHasher>::default())
-        .build()
-        .unwrap();
+    let (runtime, cache) = entry_cache(ENTRIES);
     let groups: Vec<Memcg> = (0..TENANTS).map(|n| runtime.group(&format!("tenant{n}")).unwrap()).collect();
     let mut random = Random(1);
     for _ in 0..REQUESTS {

@@ -6,16 +6,14 @@
 //!
 //! The bound is a promise; it may only be made stricter.
 
+#[path = "common/entry_cache.rs"]
+mod entry_cache;
 #[path = "common/one_processor.rs"]
 mod one_processor;
 #[path = "common/random.rs"]
 mod random;
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::sync::Arc;
-use std::time::Duration;
-
-use lowwater::{topology, ByteSize, Cache, Runtime, Watermarks};
+use entry_cache::entry_cache;
 use one_processor::stay_on_one_processor;
 use random::Random;
 
@@ -27,20 +25,7 @@ const REQUESTS: u64 = 600_000;
 /// of the requests. Half of all requests scan, a twentieth goes to 300,000 rarely used keys, and
 /// the rest to the working set.
 fn of_the_working_set() -> f64 {
-    let runtime = Runtime::builder()
-        .budget(ByteSize::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get()))
-        .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
-        .topology(Arc::new(topology::Fixed::new(1)))
-        // On a busy machine, a reader without a processor may hold evicted entries back for long.
-        .direct_time_max(Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let cache = Cache::builder(&runtime)
-        .weigher(|_: &u64, _: &u64| ByteSize::ZERO)
-        // Not the default, which has random keys: each run has the same hashes.
-        .hasher(BuildHasherDefault::<DefaultHasher>::default())
-        .build()
-        .unwrap();
+    let (_runtime, cache) = entry_cache(ENTRIES);
     let (mut random, mut hits, mut requests) = (Random(1), 0, 0);
     for n in 0..REQUESTS {
         let (is_hot, key) = match random.below(20) {
