@@ -173,7 +173,8 @@ fn s11_a_resync_before_the_registration_loses_no_bit() {
     }
 }
 
-/// Asserts that all objects of a shrinker that is registered after a pass are found by the next one.
+/// Asserts that all objects of a shrinker that is registered after a pass are found by the next
+/// one.
 fn assert_found_after_a_pass(registry: &Registry, prepared: Prepared, nth: usize) {
     registry.drop_caches();
     let shrinker = pool(3_000);

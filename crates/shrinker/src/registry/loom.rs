@@ -258,8 +258,8 @@ fn s14_fails_with_enter_closed() {
     with_mutant("enter_closed", pass_meets_unregister);
 }
 
-/// A pass beside the registration of a shrinker whose lists are filled before, as `report` tells the
-/// registry.
+/// A pass beside the registration of a shrinker whose lists are filled before, as `report` tells
+/// the registry.
 fn pass_beside_register(report: fn(&Registry, &Prepared)) {
     lowwater_base::sync::model(move || {
         let tree = MemcgTree::new(0);
