@@ -1,7 +1,7 @@
 //! A cache whose capacity is a number of entries.
 //!
-//! Sizes and hits then follow from the requests alone: there is one node, nothing is reclaimed below
-//! the limit, and hashes have no random seed.
+//! Sizes and hits then follow from the requests alone: there is one node, nothing is reclaimed
+//! below the limit, and hashes have no random seed.
 //!
 //! A change must keep runs equal but for the times at which background threads run.
 
