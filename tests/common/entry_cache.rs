@@ -1,4 +1,4 @@
-//! A cache whose capacity is a number of entries.
+//! A cache with room for a number of entries.
 //!
 //! Sizes and hits then follow from the requests alone: there is one node, nothing is reclaimed
 //! below the limit, and hashes have no random seed.
