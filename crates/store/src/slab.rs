@@ -72,6 +72,7 @@ mod state;
 mod tests;
 mod thread_cache;
 mod thread_caches;
+mod transfer_cache;
 
 pub(crate) use fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
 pub use retired::RetiredBytes;

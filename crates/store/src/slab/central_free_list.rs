@@ -4,13 +4,15 @@
 //! chunks, so that the emptiest can become empty.
 //!
 //! It is the only part of a slab that adds and removes chunks; threads reach it in batches through
-//! their [thread caches](super::thread_cache). A change must ensure that a chunk is returned
-//! exactly when all its slots are free, and that a slot in a thread cache counts as not free here.
+//! their [thread caches](super::thread_cache) and the [transfer cache](super::transfer_cache). A change must ensure that a chunk is returned
+//! exactly when all its slots are free, and that a slot in a thread cache, or in the transfer cache,
+//! counts as not free here.
 
 use super::chunk_memory::ChunkMemory;
 use super::free::{Free, FreeList};
 use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
 use super::spans::Spans;
+use super::transfer_cache::TransferCache;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use lowwater_base::slots::{ChunkLayout, ChunkOwner};
@@ -34,11 +36,13 @@ pub(super) struct CentralFreeList {
     unused: u32,
     nodes: Vec<NodeChunks>,
     blocks: Spans,
+    /// Free slots on their way between thread caches.
+    pub(super) transfer: TransferCache,
     /// Bytes of all chunks.
     pub(super) bytes: usize,
     /// Slots of all chunks.
     pub(super) slots: usize,
-    /// Free slots of all chunks, without those in thread caches.
+    /// Free slots of all chunks, without those in thread caches and in the transfer cache.
     pub(super) free: usize,
     /// True after the slab's owner has dropped it.
     pub(super) closed: bool,
@@ -90,6 +94,7 @@ impl CentralFreeList {
             unused: NONE,
             nodes: Vec::new(),
             blocks: Spans::new(BLOCKS_SMALL),
+            transfer: TransferCache::new(),
             bytes: 0,
             slots: 0,
             free: 0,
@@ -172,7 +177,7 @@ impl CentralFreeList {
     /// Returns the bytes of all chunks and of their tables, without this struct itself.
     pub(super) fn footprint(&self) -> usize {
         let tables = self.chunks.capacity() * size_of::<SlabChunk>() + self.nodes.capacity() * size_of::<NodeChunks>();
-        self.bytes + tables + self.blocks.footprint()
+        self.bytes + tables + self.blocks.footprint() + self.transfer.footprint()
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {

@@ -5,6 +5,7 @@
 //! [`ChunkLayout`](lowwater_base::slots::ChunkLayout) ensures.
 
 use core::ptr::NonNull;
+use lowwater_base::prefetch::prefetch_at;
 
 /// The contents of a free slot.
 pub(super) struct Free {
@@ -12,7 +13,6 @@ pub(super) struct Free {
 }
 
 /// A list of free slots.
-#[derive(Clone, Copy)]
 pub(super) struct FreeList {
     first: Option<NonNull<Free>>,
     len: u32,
@@ -21,6 +21,11 @@ pub(super) struct FreeList {
 impl FreeList {
     pub(super) const fn new() -> Self {
         Self { first: None, len: 0 }
+    }
+
+    /// Takes all slots.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new())
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -37,11 +42,16 @@ impl FreeList {
         self.len += 1;
     }
 
+    /// Takes the slot that was pushed last. Prefetches the next one: after the slots were freed by
+    /// another thread, each would be a cache miss.
     pub(super) fn pop(&mut self) -> Option<NonNull<Free>> {
         let slot = self.first?;
         // SAFETY: slots on the list were written by `push`.
         self.first = unsafe { slot.as_ref() }.next;
         self.len -= 1;
+        if let Some(next) = self.first {
+            prefetch_at(next.as_ptr().cast());
+        }
         Some(slot)
     }
 }

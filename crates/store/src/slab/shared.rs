@@ -168,8 +168,9 @@ impl<T: Slotted> SharedSlab<T> {
         }
         for thread_cache in self.thread_caches.all() {
             let mut thread_cache = thread_cache.lock();
-            self.flush(&mut thread_cache, &mut self.pool.lock(), 0);
+            self.flush(&mut thread_cache, &mut self.pool.lock());
         }
+        self.flush_transfer();
         let slots = self.pool.lock().begin_compaction();
         if slots == 0 {
             self.end_compaction();
@@ -222,13 +223,15 @@ impl<T: Slotted> SharedSlab<T> {
             all.append(T::LAYOUT, &mut locked.ready.take());
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             all.append(T::LAYOUT, &mut locked.pending);
-            shared.flush(&mut locked, &mut shared.pool.lock(), 0);
+            shared.flush(&mut locked, &mut shared.pool.lock());
             drop(locked);
             // SAFETY: there is no handle to these retired objects, the caller's clause excludes
             // readers, and the lock was released. The pool is not closed yet, so no call below
             // frees this part.
             unsafe { Self::end_all(all) };
         }
+        // No thread adds a batch any more, as all thread caches are closed.
+        shared.flush_transfer();
         let mut pool = shared.pool.lock();
         pool.closed = true;
         let is_last = pool.free == pool.slots;
@@ -251,7 +254,13 @@ impl<T: Slotted> SharedSlab<T> {
         self.pool.lock().free
     }
 
-    /// Returns the number of slots that are in use or in a thread cache.
+    /// Returns the number of free slots in the transfer cache.
+    #[cfg(test)]
+    pub(crate) fn in_transfer(&self) -> usize {
+        self.pool.lock().transfer.slots()
+    }
+
+    /// Returns the number of slots that are in use, in a thread cache, or in the transfer cache.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         let pool = self.pool.lock();

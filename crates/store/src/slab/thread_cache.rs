@@ -31,7 +31,11 @@ pub(super) struct Sealed {
 /// The contents of a thread cache, under its lock; see the module.
 #[doc(alias = "magazine")]
 pub(super) struct ThreadCache {
+    /// The free slots from which objects are allocated.
     pub(super) free: FreeList,
+    /// A whole batch of free slots, or none. With one batch alone, a thread that frees and
+    /// allocates in turn might pass a batch on and take it back for each object.
+    pub(super) spare: FreeList,
     /// The node of the free slots.
     pub(super) node: NodeId,
     /// Objects that were retired since the last bag was sealed.
@@ -69,6 +73,7 @@ impl ThreadCache {
     pub(super) fn new() -> Self {
         Self {
             free: FreeList::new(),
+            spare: FreeList::new(),
             node: NodeId::ZERO,
             open: Bag::new(),
             open_bytes: 0,
@@ -85,6 +90,12 @@ impl ThreadCache {
             ready_max: 0,
             closed: false,
         }
+    }
+
+    /// Returns the number of free slots.
+    #[cfg(test)]
+    pub(super) fn free_len(&self) -> u32 {
+        self.free.len() + self.spare.len()
     }
 
     /// Returns true if the caller should drop objects of this thread cache. Otherwise leaves `some`

@@ -1,4 +1,5 @@
-//! Allocation of slots: from the thread cache, which is refilled from the central free list.
+//! Allocation of slots: from the thread cache, which is refilled by a batch that another thread has
+//! freed, or from the chunks.
 //!
 //! The common case takes the lock of one thread cache, prefetches the next object that is ready to
 //! be dropped, and pops a slot. A change must ensure that this case neither locks the central free
@@ -16,9 +17,10 @@ use lowwater_base::poison::unpoison;
 use lowwater_base::prefetch::prefetch;
 use lowwater_base::NodeId;
 
-/// A thread cache takes 1/16 of the slab's slots from the central free list at once, so that one
-/// cache holds back a small part of them; but at most this number.
-const REFILL_MAX: usize = 128;
+/// A thread cache takes 1/16 of the slab's slots from their chunks at once, so that one cache holds
+/// back a small part of them; but at most this number, as each slot may be a cache miss under the
+/// central free list's lock.
+const REFILL_MAX: usize = 32;
 /// The number of slots from which a slab has several thread caches.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 
@@ -60,8 +62,8 @@ impl<T: Slotted> SharedSlab<T> {
         self.refill(&mut thread_cache, node, this)
     }
 
-    /// Moves a batch of free slots of `node` from the central free list to the thread cache, whose
-    /// slots of another node go back first, and takes one of them.
+    /// Moves free slots of `node` to the thread cache, whose slots of another node go back first,
+    /// and takes one of them: from the spare batch, from the transfer cache, or from the chunks.
     #[cold]
     pub(super) fn refill(
         &self,
@@ -69,13 +71,21 @@ impl<T: Slotted> SharedSlab<T> {
         node: NodeId,
         this: NonNull<Self>,
     ) -> Option<NonNull<Free>> {
+        if thread_cache.node == node && thread_cache.spare.len() > 0 {
+            thread_cache.free = thread_cache.spare.take();
+            return thread_cache.free.pop();
+        }
         let mut pool = self.pool.lock();
         if thread_cache.node != node {
             // Relaxed: once set, `mixed` stays. A thread that does not see it yet may free one slot
             // into the thread cache of another node.
             self.mixed.store(true, Ordering::Relaxed);
-            self.flush(thread_cache, &mut pool, 0);
+            self.flush(thread_cache, &mut pool);
             thread_cache.node = node;
+        }
+        if let Some(batch) = pool.transfer.take(node) {
+            thread_cache.free = batch;
+            return thread_cache.free.pop();
         }
         let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
         let slab = this.as_ptr().cast_const().cast();

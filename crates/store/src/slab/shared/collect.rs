@@ -19,10 +19,15 @@ const COLLECT: usize = 64;
 
 impl<T: Slotted> SharedSlab<T> {
     /// Seals all open bags, drops at most `most` objects without readers, and returns free slots to
-    /// their chunks. Returns the retired bytes that remain.
+    /// their chunks; those in the transfer cache only if no thread has taken any since the last
+    /// call. Returns the retired bytes that remain.
     pub(in crate::slab) fn collect(&self, most: usize) -> u64 {
         self.seal_all();
         self.drop_ready(most);
+        let is_unused = self.pool.lock().transfer.is_unused();
+        if is_unused {
+            self.flush_transfer();
+        }
         self.waiting.get().get()
     }
 
@@ -49,8 +54,9 @@ impl<T: Slotted> SharedSlab<T> {
         most - left
     }
 
-    /// Returns spare chunks to the system.
+    /// Returns the slots in the transfer cache to their chunks, and spare chunks to the system.
     pub(in crate::slab) fn give_spare_back(&self) {
+        self.flush_transfer();
         self.pool.lock().give_spare_back();
     }
 
@@ -71,7 +77,7 @@ impl<T: Slotted> SharedSlab<T> {
         loop {
             let mut locked = thread_cache.lock();
             let batch = locked.ready.pop_some(T::LAYOUT, left.min(COLLECT));
-            self.flush(&mut locked, &mut self.pool.lock(), 0);
+            self.flush(&mut locked, &mut self.pool.lock());
             self.report(&mut locked);
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             let batch = {

@@ -6,11 +6,12 @@
 
 use super::super::bag::Bag;
 use super::super::central_free_list::CentralFreeList;
-use super::super::free::Free;
+use super::super::free::{Free, FreeList};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 use super::super::nest;
 use super::super::slotted::Slotted;
 use super::super::thread_cache::ThreadCache;
+use super::super::transfer_cache::BATCH;
 use super::batch::Batch;
 use super::SharedSlab;
 use crate::sync::atomic::Ordering;
@@ -20,10 +21,6 @@ use alloc::boxed::Box;
 use core::ptr::NonNull;
 use lowwater_base::poison::poison;
 use lowwater_lru_core::list::Hook;
-
-/// The maximum number of free slots in a thread cache; beyond it, half of them return to their
-/// chunks.
-const FREE_MAX: u32 = 512;
 
 impl<T: Slotted> SharedSlab<T> {
     /// Drops objects without a lock, then frees their slots under one lock; then drops the objects
@@ -163,16 +160,51 @@ impl<T: Slotted> SharedSlab<T> {
         unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
         // SAFETY: the object was dropped, and no other code has the slot.
         unsafe { thread_cache.free.push(object.cast()) };
-        if thread_cache.free.len() > FREE_MAX {
-            self.flush(thread_cache, &mut self.pool.lock(), FREE_MAX / 2);
+        if thread_cache.free.len() == BATCH {
+            self.set_aside(thread_cache);
         }
     }
 
-    /// Returns a thread cache's free slots to their chunks, except for `keep` of them.
-    pub(super) fn flush(&self, thread_cache: &mut ThreadCache, pool: &mut MutexGuard<'_, CentralFreeList>, keep: u32) {
+    /// Makes a whole batch of free slots the spare one. The spare one before goes to the transfer
+    /// cache; or to the chunks, if enough wait there, or chunks are being evacuated.
+    #[cold]
+    fn set_aside(&self, thread_cache: &mut ThreadCache) {
+        let batch = core::mem::replace(&mut thread_cache.spare, thread_cache.free.take());
+        if batch.len() == 0 {
+            return;
+        }
+        let pool = &mut self.pool.lock();
+        let slots = pool.slots;
+        // Relaxed: a hint, as in `take_back`.
+        let refused = match self.compacting.load(Ordering::Relaxed) {
+            false => pool.transfer.put(batch, thread_cache.node, slots).err(),
+            true => Some(batch),
+        };
+        if let Some(batch) = refused {
+            self.put_all(batch, pool);
+        }
+    }
+
+    /// Returns a thread cache's free slots to their chunks.
+    pub(super) fn flush(&self, thread_cache: &mut ThreadCache, pool: &mut MutexGuard<'_, CentralFreeList>) {
+        self.put_all(thread_cache.free.take(), pool);
+        self.put_all(thread_cache.spare.take(), pool);
+    }
+
+    /// Returns the slots in the transfer cache to their chunks.
+    pub(super) fn flush_transfer(&self) {
+        loop {
+            // Locked for each batch, as other threads wait for the lock.
+            let pool = &mut self.pool.lock();
+            let Some(batch) = pool.transfer.pop() else { break };
+            self.put_all(batch, pool);
+        }
+    }
+
+    /// Returns free slots to their chunks.
+    fn put_all(&self, mut slots: FreeList, pool: &mut MutexGuard<'_, CentralFreeList>) {
         let before = pool.slots;
-        while thread_cache.free.len() > keep {
-            let Some(slot) = thread_cache.free.pop() else { break };
+        while let Some(slot) = slots.pop() {
             // SAFETY: for the pool the slot is not free, so its chunk exists.
             let number = unsafe { Self::owner(slot.cast()) }.number;
             // SAFETY: the slot came from this pool's chunk of that number, and no other code uses

@@ -99,7 +99,8 @@ fn cached_slots_of_evacuated_chunks_are_not_allocated() {
         thread_cache.ready.len() > 0
     });
     things.truncate(things.len() - 200);
-    assert!(shared(&slab).thread_caches.local().lock().free.len() >= 200, "each drop has freed at least one slot");
+    let free = shared(&slab).thread_caches.local().lock().free_len();
+    assert!(free >= 100, "{free}: each drop has freed at least one slot, and half of them may be in transfer");
     assert!(slab.begin_compaction() > 0);
     for number in 0..200 {
         things.push(thing(&slab, number, &dropped));
