@@ -476,6 +476,7 @@ where
             most: AtomicU32::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU32::new(0),
+            collected_len: AtomicU32::new(u32::MAX),
             sweeps: SweepSchedule::default(),
             is_compaction_requested: AtomicBool::new(false),
             compaction: OnceBox::new(),

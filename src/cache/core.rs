@@ -86,8 +86,11 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Whether the last batch evicted no record and put some back: then the next batch is taken
     /// from the other queue.
     pub(super) is_stuck: AtomicBool,
-    /// Records evicted in the background since the slab was last collected.
+    /// Records evicted in the background since a collection of the slab was last considered.
     pub(super) freed_since: AtomicU32,
+    /// The number of records at the last such collection, or the largest number seen since;
+    /// `u32::MAX` before the first.
+    pub(super) collected_len: AtomicU32,
     pub(super) sweeps: SweepSchedule,
     /// The cache was found to be sparse. False when a pass begins, or finds nothing to do.
     pub(super) is_compaction_requested: AtomicBool,
