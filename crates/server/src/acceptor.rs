@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::counters::Counter;
-use crate::net::descriptors::SpareDescriptor;
+use crate::net::descriptors::{self, SpareDescriptor};
 use crate::net::listener::Listener;
 use crate::net::stream::Stream;
 use crate::server::{Server, Stop};
@@ -97,6 +97,8 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
             open_with(Server::new(settings)?, inherited).await?
         }
     };
+    // Again: a host name may have several addresses, and the service manager opens other sockets.
+    descriptors::allow(server.settings.connections_max, server.settings.threads, listeners.cache.len())?;
     // Locked until the values are saved, and before the file of `-P` is written: a second server
     // must not replace the first one's file.
     let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);

@@ -169,7 +169,7 @@ fn run(settings: settings::Settings) -> Result<(), String> {
             unreached.join(", ")
         );
     }
-    net::descriptors::allow(settings.connections_max, settings.threads)?;
+    net::descriptors::allow(settings.connections_max, settings.threads, settings.listen.len())?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
     let ending = workers.run(acceptor::serve(settings, workers.round_robin()));

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Descriptors of each thread's event loop.
 const PER_THREAD: u64 = 4;
-/// Descriptors for standard streams, listeners, HTTP, files, and clients that are being refused.
+/// Descriptors of each listener: its socket, the service manager's one, and the spare one.
+const PER_LISTENER: u64 = 3;
+/// Descriptors for standard streams, HTTP, files, and clients that are being refused.
 const OTHERS: u64 = 64;
 /// The least time between two log lines about clients without a descriptor.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
@@ -25,18 +27,19 @@ struct DescriptorLimit {
     hard: Option<u64>,
 }
 
-/// Raises the process's limit of file descriptors, if it is too low for this many connections.
+/// Raises the process's limit of file descriptors, if it is too low for this many connections,
+/// threads and listeners.
 ///
 /// # Errors
 ///
 /// A sentence, if the system does not allow as many.
 #[cfg(unix)]
-pub fn allow(connections_max: u64, threads: usize) -> Result<(), String> {
+pub fn allow(connections_max: u64, threads: usize, listeners: usize) -> Result<(), String> {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
     let given = getrlimit(Resource::Nofile);
     let limit = DescriptorLimit { soft: given.current, hard: given.maximum };
-    let needed = needed(connections_max, threads);
+    let needed = needed(connections_max, threads, listeners);
     let Some(wanted) = limit.raised_to(needed) else { return Ok(()) };
     let raised = setrlimit(Resource::Nofile, Rlimit { current: wanted.soft, maximum: wanted.hard });
     raised.map_err(|_| limit.refusal(needed, connections_max))
@@ -44,13 +47,13 @@ pub fn allow(connections_max: u64, threads: usize) -> Result<(), String> {
 
 /// Elsewhere, sockets are not bounded by such a limit.
 #[cfg(not(unix))]
-pub fn allow(_connections_max: u64, _threads: usize) -> Result<(), String> {
+pub fn allow(_connections_max: u64, _threads: usize, _listeners: usize) -> Result<(), String> {
     Ok(())
 }
 
 /// Returns the number of descriptors that a server needs.
-fn needed(connections_max: u64, threads: usize) -> u64 {
-    connections_max.saturating_add(threads as u64 * PER_THREAD).saturating_add(OTHERS)
+fn needed(connections_max: u64, threads: usize, listeners: usize) -> u64 {
+    connections_max.saturating_add(threads as u64 * PER_THREAD + listeners as u64 * PER_LISTENER + OTHERS)
 }
 
 impl DescriptorLimit {
@@ -135,9 +138,9 @@ mod tests {
         ] {
             assert_eq!(given.raised_to(needed), wanted, "{given:?} {needed}");
         }
-        assert_eq!(needed(u64::MAX, 4), u64::MAX);
-        let why = limit(Some(40), Some(40)).refusal(needed(1024, 4), 1024);
-        assert!(why.contains("1024 connections need 1104 file descriptors, and the system allows 40"), "{why}");
+        assert_eq!(needed(u64::MAX, 4, 1), u64::MAX);
+        let why = limit(Some(40), Some(40)).refusal(needed(1024, 4, 1), 1024);
+        assert!(why.contains("1024 connections need 1107 file descriptors, and the system allows 40"), "{why}");
     }
 
     #[test]

@@ -39,20 +39,26 @@ fn without_descriptors_every_client_is_answered_or_refused() {
 
 #[test]
 fn a_low_limit_is_raised_or_refused_at_start() {
-    let command = |connections: &str| {
+    let command = |flags: &str| {
         let program = env!("CARGO_BIN_EXE_lowwater-server");
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -Sn 64 && exec {program} -p 0 -m 8 -c {connections}")]);
+        command.args(["-c", &format!("ulimit -Sn 64 && exec {program} -p 0 -m 8 {flags}")]);
         command
     };
     // A soft limit is no reason to refuse: the hard one is far above it, or may be raised.
-    let server = Server::start_by(command("500"));
-    let clients: Vec<_> = (0..200).map(|_| server.connect()).collect();
-    for client in &clients {
-        assert!(exchange(client, "version\r\n", "\r\n").unwrap().starts_with("VERSION "));
-    }
+    let serves_all = |flags: &str, clients| {
+        let server = Server::start_by(command(flags));
+        let clients: Vec<_> = (0..clients).map(|_| server.connect()).collect();
+        for client in &clients {
+            assert!(exchange(client, "version\r\n", "\r\n").unwrap().starts_with("VERSION "));
+        }
+    };
+    serves_all("-c 500", 200);
+    // Each listener has descriptors of its own.
+    let listeners: String = (0..60).map(|n| format!(" -l tag_t{n}_:127.0.0.1:0")).collect();
+    serves_all(&format!("-t 1 -c 100{listeners}"), 100);
     // More than any system allows.
-    let refused = command("9000000000000000000").output().unwrap();
+    let refused = command("-c 9000000000000000000").output().unwrap();
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && why.contains("-c: 9000000000000000000 connections need"), "{refused:?}");
 }
