@@ -82,6 +82,8 @@ impl Ending {
 /// A message for the user, if an address cannot be listened on, the cache cannot be created, or a
 /// file of the settings cannot be used.
 pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending, String> {
+    // Before the first step that may take long: without a handler, SIGHUP ends the process.
+    let hangups = reload::Hangups::new()?;
     let mut signal = pin!(stop_signal()?);
     let inherited = inherited()?;
     let (server, listeners) = match inherited.is_empty() {
@@ -104,7 +106,6 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);
     #[cfg(unix)]
     let pid_file = server.settings.pid_file.as_deref().map(start::PidFile::write).transpose()?;
-    let reloads = reload::on_hangup(Arc::clone(&server))?;
     let mut ending = Ending {
         server: Arc::clone(&server),
         how: Stop::Discard,
@@ -121,7 +122,7 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     banner::print(&server);
     #[cfg(unix)]
     start::end_start(&server.settings);
-    tokio::spawn(reloads);
+    tokio::spawn(reload::on_hangup(hangups, Arc::clone(&server)));
     #[cfg(unix)]
     notify(&server, service_manager::State::Ready);
     let stopped = async {

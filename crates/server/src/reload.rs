@@ -10,38 +10,56 @@
 //! A change must ensure that all files are read before the first of them takes effect.
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::Arc;
+
+#[cfg(unix)]
+use tokio::signal::unix::{signal, Signal, SignalKind};
 
 use crate::server::Server;
 use crate::settings::limits::{self, Limits};
 use crate::settings::users::Users;
 use crate::store::tenant::CONFIGURED_MAX;
 
-/// Returns a future that reloads after each SIGHUP, and never resolves.
-///
-/// # Errors
-///
-/// A sentence, if the signal cannot be waited for.
+/// The received SIGHUPs. Before this is created, SIGHUP ends the process.
+#[derive(Debug)]
+pub struct Hangups {
+    #[cfg(unix)]
+    signal: Signal,
+}
+
+impl Hangups {
+    /// Installs the handler of the signal.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the signal cannot be waited for.
+    #[cfg(unix)]
+    pub fn new() -> Result<Self, String> {
+        let signal = signal(SignalKind::hangup()).map_err(|why| format!("cannot wait for signals: {why}"))?;
+        Ok(Self { signal })
+    }
+
+    /// Elsewhere, there is no such signal.
+    #[cfg(not(unix))]
+    pub fn new() -> Result<Self, String> {
+        Ok(Self {})
+    }
+}
+
+/// Reloads after each SIGHUP, and never resolves.
 #[cfg(unix)]
-pub fn on_hangup(server: Arc<Server>) -> Result<impl Future<Output = ()>, String> {
-    use tokio::signal::unix::{signal, SignalKind};
-    let mut hangup = signal(SignalKind::hangup()).map_err(|why| format!("cannot wait for signals: {why}"))?;
-    Ok(async move {
-        while hangup.recv().await.is_some() {
-            let server = Arc::clone(&server);
-            // On a blocking thread: the files may be large, or on a slow file system. An error
-            // means that the server is shutting down.
-            let _ = tokio::task::spawn_blocking(move || reload_and_log(&server)).await;
-        }
-    })
+pub async fn on_hangup(mut hangups: Hangups, server: Arc<Server>) {
+    while hangups.signal.recv().await.is_some() {
+        let server = Arc::clone(&server);
+        // On a blocking thread: the files may be large, or on a slow file system. An error means
+        // that the server is shutting down.
+        let _ = tokio::task::spawn_blocking(move || reload_and_log(&server)).await;
+    }
 }
 
 /// Where there are no unix signals, nothing is reloaded.
 #[cfg(not(unix))]
-pub fn on_hangup(_server: Arc<Server>) -> Result<impl Future<Output = ()>, String> {
-    Ok(std::future::pending())
-}
+pub async fn on_hangup(_hangups: Hangups, _server: Arc<Server>) {}
 
 #[cfg(unix)]
 fn reload_and_log(server: &Server) {

@@ -166,10 +166,10 @@ fn a_delete_that_is_answered_is_in_the_file() {
     assert_eq!(replies.ends_with(b"DELETED\r\n"), is_deleted, "{} bytes of replies", replies.len());
 }
 
-/// Starts a server that waits for the lock of the file when the signal arrives, so it finds the
-/// signal when it has loaded the values. Returns its end.
-fn end_during_load(file: &File, signal: Signal) -> std::process::Output {
-    // The bit of SIGUSR1, the last of the three for which the server installs a handler.
+/// Starts a server that waits for the lock of the file when the signals arrive, so it finds them
+/// when it has loaded the values. Returns its end.
+fn end_during_load(file: &File, signals: &[Signal]) -> std::process::Output {
+    // The bit of SIGUSR1, the last of the signals for which the server installs a handler.
     const HANDLED: u64 = 1 << 9;
     loop {
         let lock = std::fs::File::open(format!("{}.lock", file.path())).unwrap();
@@ -183,7 +183,9 @@ fn end_during_load(file: &File, signal: Signal) -> std::process::Output {
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             u64::from_str_radix(caught.trim(), 16).unwrap() & HANDLED != 0
         });
-        kill_process(Pid::from_child(&child), signal).unwrap();
+        for signal in signals {
+            kill_process(Pid::from_child(&child), *signal).unwrap();
+        }
         drop(lock);
         let ended = child.wait_with_output().unwrap();
         // On a busy machine this test may hold the lock for longer than the server waits.
@@ -197,12 +199,13 @@ fn end_during_load(file: &File, signal: Signal) -> std::process::Output {
 fn a_signal_during_the_load_keeps_the_file() {
     let file = File::new("load");
     let saved = save_one(&file);
-    for signal in [Signal::INT, Signal::TERM] {
-        let ended = end_during_load(&file, signal);
+    // SIGHUP asks for a reload after the start, and does not end the server.
+    for signals in [&[Signal::INT][..], &[Signal::TERM], &[Signal::HUP, Signal::TERM]] {
+        let ended = end_during_load(&file, signals);
         let log = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success() && ended.stdout.is_empty(), "{signal:?}: {ended:?}");
-        assert!(log.contains("loaded 1 values") && log.contains("left as it is"), "{signal:?}: {log}");
-        assert!(std::fs::read(&file.0).unwrap() == saved, "{signal:?}");
+        assert!(ended.status.success() && ended.stdout.is_empty(), "{signals:?}: {ended:?}");
+        assert!(log.contains("loaded 1 values") && log.contains("left as it is"), "{signals:?}: {log}");
+        assert!(std::fs::read(&file.0).unwrap() == saved, "{signals:?}");
     }
 }
 
