@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 
-use tokio::net::{lookup_host, TcpListener};
+use tokio::net::{lookup_host, TcpListener, TcpSocket};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
@@ -17,6 +17,9 @@ use super::stream::Stream;
 use crate::connections::Addresses;
 use crate::settings::listen_address::{Endpoint, ListenAddress};
 use crate::store::namespace::Namespace;
+
+/// The most clients that wait to be accepted at one TCP address.
+const BACKLOG: u32 = 128;
 
 /// An open socket that accepts clients.
 #[derive(Debug)]
@@ -62,8 +65,8 @@ impl Listener {
                     )
                 };
                 let sockets = match address.strip_prefix("*:") {
-                    Some(port) => bind_all(port).await,
-                    None => bind_each(lookup_host(address).await.map_err(refused)?).await,
+                    Some(port) => bind_each(all_addresses(port).map_err(refused)?.into_iter()),
+                    None => bind_each(lookup_host(address).await.map_err(refused)?),
                 };
                 sockets.map_err(refused)?.into_iter().map(Socket::Tcp).collect()
             }
@@ -182,23 +185,30 @@ impl Drop for Socket {
     }
 }
 
-/// Binds each address of a host name once. As in memcached, an address that this system does not
-/// have is skipped if another one is bound.
-async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<TcpListener>> {
-    let (mut listeners, mut seen, mut missing) = (Vec::new(), Vec::new(), None);
-    for address in addresses {
+/// Returns the addresses that stand for all of this system. The port was parsed before.
+fn all_addresses(port: &str) -> io::Result<[SocketAddr; 2]> {
+    let port: u16 = port.parse().map_err(io::Error::other)?;
+    Ok([(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()])
+}
+
+/// Binds each address of a host name once; if any port will do, all to the same one. As in
+/// memcached, an address that this system does not have is skipped if another one is bound.
+fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<TcpListener>> {
+    let (mut listeners, mut seen, mut missing) = (Vec::<TcpListener>::new(), Vec::new(), None);
+    for mut address in addresses {
         if seen.contains(&address) {
             continue;
         }
         seen.push(address);
-        match TcpListener::bind(address).await {
+        if let (0, Some(first)) = (address.port(), listeners.first()) {
+            address.set_port(first.local_addr()?.port());
+        }
+        match bind(address) {
             Ok(listener) => {
                 keep_alive(&listener);
                 listeners.push(listener);
             }
-            Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {
-                missing = Some(why);
-            }
+            Err(why) if is_missing(&why) => missing = Some(why),
             Err(why) => return Err(why),
         }
     }
@@ -208,35 +218,21 @@ async fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Ve
     }
 }
 
-/// Binds all addresses of this system, of IPv6 and of IPv4. The port was parsed before.
-async fn bind_all(port: &str) -> io::Result<Vec<TcpListener>> {
-    let port = port.parse().map_err(io::Error::other)?;
-    let of_v4 = |port| [SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)].into_iter();
-    let of_v6 = [SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)].into_iter();
-    let mut listeners = match bind_each(of_v6).await {
-        Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {
-            return bind_each(of_v4(port)).await;
-        }
-        outcome => outcome?,
-    };
-    let port = listeners.first().map_or(Ok(port), |listener| listener.local_addr().map(|address| address.port()))?;
-    match bind_each(of_v4(port)).await {
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse && listeners.iter().all(takes_v4) => {}
-        Err(why) if why.kind() == io::ErrorKind::AddrNotAvailable || is_of_unknown_family(&why) => {}
-        outcome => listeners.extend(outcome?),
-    }
-    Ok(listeners)
-}
-
-/// Returns whether this socket of IPv6 takes connections of IPv4 as well, as on most systems.
-fn takes_v4(listener: &TcpListener) -> bool {
+/// Binds an address. As in memcached, one of IPv6 takes no connections of IPv4: `0.0.0.0` and `::`
+/// can be bound to the same port, each for its own clients.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     #[cfg(unix)]
-    return rustix::net::sockopt::ipv6_v6only(listener) == Ok(false);
-    #[cfg(not(unix))]
     {
-        let _ = listener;
-        false
+        if address.is_ipv6() {
+            rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        // Connections of a previous server do not keep the address in use. On Windows, the flag
+        // would allow two servers at the same address.
+        socket.set_reuseaddr(true)?;
     }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Makes the system end accepted connections of clients that have vanished, as in memcached.
@@ -249,12 +245,14 @@ fn keep_alive(listener: &TcpListener) {
 #[cfg(not(unix))]
 fn keep_alive(_: &TcpListener) {}
 
-/// Returns whether this system does not have the address family: mostly IPv6.
-fn is_of_unknown_family(why: &io::Error) -> bool {
+/// Returns whether the error of [`bind`] means that this system does not have the address, or its
+/// family: mostly IPv6.
+fn is_missing(why: &io::Error) -> bool {
     #[cfg(unix)]
-    return why.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+    let is_of_unknown_family = why.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
     #[cfg(not(unix))]
-    return why.kind() == io::ErrorKind::Unsupported;
+    let is_of_unknown_family = why.kind() == io::ErrorKind::Unsupported;
+    is_of_unknown_family || why.kind() == io::ErrorKind::AddrNotAvailable
 }
 
 /// Opens a unix socket. As in memcached, a socket file that an earlier server left behind is
@@ -301,17 +299,30 @@ mod tests {
             let address = |text: &str| text.parse::<SocketAddr>().unwrap();
             let any = address("127.0.0.1:0");
             // 192.0.2.1 is for documentation: no machine has it.
-            let there = bind_each([any, address("192.0.2.1:0"), any].into_iter()).await.unwrap();
+            let there = bind_each([any, address("192.0.2.1:0"), any].into_iter()).unwrap();
             assert_eq!(there.len(), 1);
             let bound = there[0].local_addr().unwrap();
             let client = std::net::TcpStream::connect(bound).unwrap();
             let (accepted, _) = there[0].accept().await.unwrap();
             assert!(rustix::net::sockopt::socket_keepalive(&accepted).unwrap());
             drop(client);
-            let missing = bind_each([address("192.0.2.1:0")].into_iter()).await.unwrap_err();
+            let missing = bind_each([address("192.0.2.1:0")].into_iter()).unwrap_err();
             assert_eq!(missing.kind(), io::ErrorKind::AddrNotAvailable);
-            let taken = bind_each([any, bound].into_iter()).await.unwrap_err();
+            let taken = bind_each([any, bound].into_iter()).unwrap_err();
             assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        });
+    }
+
+    #[test]
+    fn all_addresses_of_ipv6_are_not_those_of_ipv4() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let of_v4 = bind_each([SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))].into_iter()).unwrap();
+            let port = of_v4[0].local_addr().unwrap().port();
+            match bind_each([SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))].into_iter()) {
+                Err(why) if is_missing(&why) => eprintln!("skipped: there is no IPv6: {why}"),
+                of_v6 => assert!(rustix::net::sockopt::ipv6_v6only(&of_v6.unwrap()[0]).unwrap()),
+            }
         });
     }
 
