@@ -305,6 +305,7 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                         drop(tokio::spawn(reject(stream, TenantPermit::REFUSAL)));
                         continue;
                     }
+                    server.counters.count(Counter::TotalConnections);
                     let owner = (namespace, tenant_permit.flatten());
                     server.store.update_clock();
                     let entry = server.open_connections.add_client(addresses, server.store.now_seconds());

@@ -254,7 +254,6 @@ impl Server {
 
     /// Returns a permit for one more connection, unless `connections_max` connections are open.
     pub fn try_admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        self.counters.count(Counter::TotalConnections);
         // Relaxed: the count bounds the connections, and guards no other memory.
         if self.connections.fetch_add(1, Ordering::Relaxed) >= self.settings.connections_max {
             drop(ConnectionPermit(Arc::clone(self)));

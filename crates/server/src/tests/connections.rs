@@ -13,6 +13,7 @@ fn connections_are_bounded() {
     let mut second = server.connect();
     second.expect("ERROR Too many open connections\r\n");
     assert_eq!(first.stat("stats", "rejected_connections"), "1");
+    assert_eq!(first.stat("stats", "total_connections"), "1", "as in memcached, without the refused one");
     drop(first);
     let freed = Instant::now();
     while freed.elapsed() < Duration::from_secs(60) {
