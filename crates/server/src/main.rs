@@ -162,12 +162,8 @@ fn run(settings: settings::Settings) -> Result<(), String> {
             settings.without_effect.join(" ")
         );
     }
-    let unreached = settings.tenants_without_connections();
-    if !unreached.is_empty() {
-        eprintln!(
-            "lowwater-server: requests, bandwidth, connections and deny have no effect for {}: no user (-Y) or address (-l tag_NAME_:) has this tenant",
-            unreached.join(", ")
-        );
+    if let Some(what) = settings.limits_without_effect(&settings.limits, settings.users.as_ref()) {
+        eprintln!("lowwater-server: {what}");
     }
     net::descriptors::allow(settings.connections_max, settings.threads, settings.listen.len())?;
     let workers = workers::Workers::start(settings.threads)

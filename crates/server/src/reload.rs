@@ -84,6 +84,7 @@ pub fn reload(server: &Server) -> Result<String, String> {
         // First, as it may fail. A tenant that exists has no effect without its user.
         server.store.create_tenants(users.names())?;
     }
+    let without_effect = given.as_ref().and_then(|given| settings.limits_without_effect(given, users.as_ref()));
     let mut read = Vec::new();
     if let Some(given) = given {
         // Held until the limits are set, so that concurrent calls set them one after the other.
@@ -104,8 +105,9 @@ pub fn reload(server: &Server) -> Result<String, String> {
         read.push("the certificate".to_owned());
         tls.replace(new);
     }
-    match &read[..] {
-        [] => Ok("there is no file to read again (--config, -Y, -Z)".to_owned()),
-        read => Ok(format!("read {}", read.join(" and "))),
+    if read.is_empty() {
+        return Ok("there is no file to read again (--config, -Y, -Z)".to_owned());
     }
+    let without_effect = without_effect.map_or_else(String::new, |what| format!("; {what}"));
+    Ok(format!("read {}{without_effect}", read.join(" and ")))
 }

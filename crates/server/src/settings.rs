@@ -16,13 +16,12 @@ pub mod tls;
 pub mod traffic_limits;
 pub mod users;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lowwater::ByteSize;
 
-use limits::{Limits, DEFAULT_TENANT};
+use limits::{group_name, listed_name, Limits, DEFAULT_TENANT};
 use listen_address::ListenAddress;
 use protocol::Protocol;
 use tls::TlsSettings;
@@ -90,13 +89,23 @@ impl Settings {
         tags.chain(self.users.iter().flat_map(Users::names))
     }
 
-    /// Returns the tenants that have traffic limits, to which no connection can belong: no user has
-    /// the tenant's name, and no listening address is restricted to the tenant.
-    pub fn tenants_without_connections(&self) -> Vec<&str> {
-        let connected: HashSet<&str> = self.tenants_with_connections().collect();
-        let has_connections = |name: &str| name == DEFAULT_TENANT || connected.contains(name);
-        let limited = self.limits.iter().filter(|(_, limits)| limits.traffic != TrafficLimits::default());
-        limited.map(|(name, _)| name.as_str()).filter(|name| !has_connections(name)).collect()
+    /// Returns a sentence with the tenants that have traffic limits, to which no connection can
+    /// belong: no user has the tenant's name, and no listening address is restricted to the tenant.
+    /// `None` if there is no such tenant.
+    pub fn limits_without_effect(&self, limits: &[(String, Limits)], users: Option<&Users>) -> Option<String> {
+        let has_connections = |name: &str| {
+            let is_tag = |listen: &ListenAddress| listen.tenant.as_deref() == Some(name);
+            name == DEFAULT_TENANT || users.is_some_and(|users| users.has(name)) || self.listen.iter().any(is_tag)
+        };
+        let limited = limits.iter().filter(|(_, limits)| limits.traffic != TrafficLimits::default());
+        let unreached = limited.filter(|(name, _)| !has_connections(name));
+        let names: Vec<_> = unreached.map(|(name, _)| listed_name(&group_name(name.as_bytes()))).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "requests, bandwidth, connections and deny have no effect for {}: no user (-Y) or address (-l tag_NAME_:) has this tenant",
+                names.join(", ")
+            )
+        })
     }
 }
 

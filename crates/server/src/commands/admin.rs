@@ -60,12 +60,20 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     let name = text(name)?;
     check_tenant_name(name, session.server.settings.delimiter)?;
     let fields: Vec<&str> = limits.map(text).collect::<Result<_, _>>()?;
-    session.server.store.change_limits(name, TENANTS_MAX, |limits| {
-        limits.with(fields.into_iter()).map_err(|(field, why)| match field {
+    let server = &session.server;
+    let mut changed = Limits::default();
+    server.store.change_limits(name, TENANTS_MAX, |limits| {
+        changed = limits.with(fields.into_iter()).map_err(|(field, why)| match field {
             Some(field) => format!("{field}: {why}"),
             None => why,
-        })
-    })
+        })?;
+        Ok(changed)
+    })?;
+    let changed = [(name.to_owned(), changed)];
+    if let Some(what) = server.settings.limits_without_effect(&changed, server.users.read().as_ref()) {
+        server.log(0, format_args!("tenant set: {what}"));
+    }
+    Ok(())
 }
 
 /// `tenant list`: one line for each tenant, with its name and its limits in the syntax of `tenant

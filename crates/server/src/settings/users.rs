@@ -52,6 +52,11 @@ impl Users {
         self.0.keys().map(String::as_str)
     }
 
+    /// Returns whether there is a user of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Returns the user's name if the password is right. The comparison takes the same time for all
     /// passwords of the right length, so that its time does not tell how many bytes are right.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {
@@ -73,13 +78,15 @@ mod tests {
 
     #[test]
     fn a_limited_tenant_without_a_user_has_no_connections() {
-        let mut settings = args::parse(["lowwater-server"]).unwrap().unwrap();
+        let settings = args::parse(["lowwater-server"]).unwrap().unwrap();
         let traffic = TrafficLimits { requests: Some(1), ..TrafficLimits::default() };
         let limited = Limits { traffic, ..Limits::default() };
         let limits = [("shop", limited), ("other", limited), ("free", Limits::default()), ("default", limited)];
-        settings.limits = limits.map(|(name, limits)| (name.to_owned(), limits)).into();
-        settings.users = Some(Users::parse("shop:secret\n", b'/').unwrap());
-        assert_eq!(settings.tenants_without_connections(), ["other"]);
+        let limits = limits.map(|(name, limits)| (name.to_owned(), limits));
+        let users = Users::parse("shop:secret\n", b'/').unwrap();
+        let why = settings.limits_without_effect(&limits, Some(&users)).unwrap();
+        assert!(why.contains("no effect for other: "), "{why}");
+        assert_eq!(settings.limits_without_effect(&limits[2..], None), None);
     }
 
     #[test]

@@ -77,6 +77,23 @@ fn a_hangup_reads_the_limits_again_and_keeps_the_values() {
 }
 
 #[test]
+fn limits_of_traffic_that_reach_no_connection_are_logged() {
+    let folder = Folder::new("traffic");
+    let limits = folder.write("tenants", "shop low=1M\nsearch requests=5\n");
+    let users = folder.write("users", "search:secret\ndefault:root\n");
+    let server = Server::start(&["--config", &limits, "-Y", &users]);
+    folder.write("tenants", "shop requests=5\nnew requests=5\n");
+    folder.write("users", "new:secret\ndefault:root\n");
+    kill_process(server.process(), Signal::HUP).unwrap();
+    let log = server.wait_for_log("have no effect");
+    assert!(log.contains("have no effect for shop: no user (-Y) "), "{log}");
+    let client = server.connect();
+    let request = "set a 0 0 12\r\ndefault root\r\ntenant set blog requests=5\r\n";
+    assert!(exchange(&client, request, "OK\r\n").unwrap().ends_with("STORED\r\nOK\r\n"));
+    server.wait_for_log("have no effect for blog: no user (-Y) ");
+}
+
+#[test]
 fn a_hangup_reads_the_users_again_and_none_is_logged_out() {
     let folder = Folder::new("users");
     let file = folder.write("users", "shop:old\n");
