@@ -28,7 +28,7 @@ pub struct ListenAddress {
 /// A TCP address or a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// `host:port`, the host of an IPv6 address in brackets.
+    /// `host:port`; an IPv6 address is in brackets, unless it names a zone: `fe80::1%eth0:11211`.
     Tcp(String),
     /// The path of a unix socket (`-s`), and its permission bits.
     Unix { path: PathBuf, mode: u32 },
@@ -71,18 +71,19 @@ fn split_tag(text: &str) -> Option<(&str, &str)> {
 /// in errors.
 pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
-    let (host, own_port) = if is_v6(text) {
-        (format!("[{text}]"), None)
+    let without_zone = text.split_once('%').map_or(text, |(host, _)| host);
+    let (host, own_port) = if is_v6(without_zone) {
+        (text, None)
     } else if let Some((host, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         let own_port = rest.strip_prefix(':');
         if own_port.is_none() && !rest.is_empty() {
             return Err(format!("{flag}: {rest:?} in {text:?} is not a port"));
         }
-        (format!("[{host}]"), own_port)
+        (host, own_port)
     } else {
         match text.split_once(':') {
-            Some((host, own_port)) => (host.to_owned(), Some(own_port)),
-            None => (text.to_owned(), None),
+            Some((host, own_port)) => (host, Some(own_port)),
+            None => (text, None),
         }
     };
     let port = match own_port {
@@ -92,7 +93,8 @@ pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     if host.is_empty() {
         return Err(format!("{flag}: {text:?} has no address"));
     }
-    Ok(format!("{host}:{port}"))
+    // A zone is resolved by the system, which takes no brackets.
+    Ok(if is_v6(host) { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }
 
 #[cfg(test)]
@@ -105,6 +107,8 @@ mod tests {
             ("127.0.0.1", None, "127.0.0.1:11211"),
             ("tag_shop_:127.0.0.1:7", Some("shop"), "127.0.0.1:7"),
             ("tag[shop]:[::1]:7", Some("shop"), "[::1]:7"),
+            ("[fe80::1%eth0]:7", None, "fe80::1%eth0:7"),
+            ("fe80::1%eth0", None, "fe80::1%eth0:11211"),
             ("tag_my_shop_:localhost", Some("my_shop"), "localhost:11211"),
             ("*", None, "*:11211"),
             ("tagged.example", None, "tagged.example:11211"),
@@ -125,9 +129,15 @@ mod tests {
             assert_eq!((listen.is_plain, listen.endpoint), (true, Endpoint::Tcp("127.0.0.1:7".into())), "{text}");
             assert_eq!(listen.tenant.as_deref(), text.contains("tag").then_some("a"));
         }
-        for text in
-            ["tag_default_:localhost", "tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", "[::1]7", ""]
-        {
+        for text in [
+            "tag_default_:localhost",
+            "tag__:localhost",
+            "tag[a:b]:localhost",
+            "tag_a_:localhost:x",
+            "[::1]7",
+            "[]",
+            "",
+        ] {
             assert!(ListenAddress::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
         }
     }
