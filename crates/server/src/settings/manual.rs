@@ -84,7 +84,7 @@ fn man(command: &Command, flags: &[Flag]) -> String {
         let _ = write!(page, ".TP\n{}{value}\n{}\n", names.join(", "), roff(&flag.help));
     }
     page.push_str(
-        ".SH SIGNALS\n.TP\n\\fBSIGHUP\\fR\nreads the files of \\fB\\-\\-config\\fR and \\fB\\-Y\\fR again\n\
+        ".SH SIGNALS\n.TP\n\\fBSIGHUP\\fR\nreads the files of \\fB\\-\\-config\\fR and \\fB\\-Y\\fR, and the certificate and key of \\fB\\-Z\\fR again\n\
          .TP\n\\fBSIGTERM\\fR, \\fBSIGUSR1\\fR\nend the server, and save the values with \\fB\\-\\-save\\-file\\fR\n\
          .TP\n\\fBSIGINT\\fR\nends the server without saving\n",
     );
