@@ -164,6 +164,26 @@ fn a_removal_during_a_load_lets_later_callers_load_anew() {
 }
 
 #[test]
+fn a_computed_removal_is_shown_and_removes_a_value_that_has_entered_since_its_lookup() {
+    let enters: [fn(&Cache<u64, u64>); 2] = [
+        |cache| assert_eq!(cache.insert(1, 5), Ok(None)),
+        // A load that ends before it would be stopped.
+        |cache| assert_eq!(cache.get_or_insert_with(1, || 5), 5),
+    ];
+    for enter in enters {
+        let (cache, mut shown) = (numbers(&runtime()), vec![]);
+        let removed = cache.entry(1).and_compute(|there| {
+            shown.push(there.map(|there| *there.value()));
+            if shown.len() == 1 {
+                enter(&cache);
+            }
+            Op::Remove
+        });
+        assert_eq!((removed, shown, cache.get(&1)), (Ok(Computed::Removed(5)), vec![None, Some(5)], None));
+    }
+}
+
+#[test]
 fn other_removals_do_not_stop_a_load() {
     in_time(|| {
         let cache = numbers(&runtime());

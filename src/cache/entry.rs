@@ -401,6 +401,13 @@ where
                     // As `Cache::remove` does: also the reload of an expired entry, which is still
                     // there for `Cache::get_or_refresh`.
                     core.inflight.stop(hash);
+                    // Inserted since the lookup, perhaps by the load before it was stopped. Not
+                    // searched for again: see `Refusal::FoundAnother` below.
+                    let is_live = |there: &Record<K, V>| self.key == there.key && !core.is_expired(there);
+                    current = core.index.with(hash, &guard, is_live, |there| there);
+                    if current.is_some() {
+                        continue;
+                    }
                     let is_it = |there: &Record<K, V>| self.key == there.key && core.is_expired(there);
                     let expired = core.unlink(hash, &guard, is_it, |there| core.cause_of_expired(there));
                     let removal = expired.map(|(_, removal)| removal);
