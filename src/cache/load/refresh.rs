@@ -245,9 +245,12 @@ where
         let owner = {
             // The keys' `Eq` runs here while followers wait.
             let _running = leader.run();
+            // Dropped after the release of the load's lock, as that may run destructors of retired
+            // values.
+            let guard = pin();
             leader.with_key(|key| {
                 let is_it = |there: &Record<K, V>| there.key == *key && core.freshness(there).is_due();
-                core.index.with(hash, &pin(), is_it, |there| {
+                core.index.with(hash, &guard, is_it, |there| {
                     there.set_reloading();
                     core.queues.owner(there)
                 })
