@@ -134,6 +134,30 @@ async fn a_reload_that_panics_leaves_the_old_value_and_the_next_one_tells_why_it
 }
 
 #[tokio::test]
+async fn a_task_whose_load_fails_gets_the_value_that_the_entry_has_then() {
+    let clock = ManualClock::new();
+    let cache = refreshing(&clock);
+    let due = || {
+        cache.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(8));
+        cache.entry(1).refresh()
+    };
+    let removed = async {
+        cache.remove(&1);
+        Err("away")
+    };
+    assert_eq!(due().or_try_insert_with_async(removed).await, Err("away"));
+    clock.advance(Duration::from_secs(1));
+    let touched = async {
+        assert!(cache.touch(&1, Some(Duration::from_secs(600))));
+        clock.advance(Duration::from_secs(20));
+        Err::<u64, _>("away")
+    };
+    let filled = due().or_try_fill_with_async(touched).await.unwrap();
+    assert_eq!((filled.value, filled.origin), (1, Origin::Cached));
+}
+
+#[tokio::test]
 async fn the_origin_of_an_awaited_value_is_told() {
     let cache = refreshing(&ManualClock::new());
     let load = |value: u64| async move { Ok::<_, &str>(value) };

@@ -245,9 +245,11 @@ where
     /// Without these options, and for other methods, no effect.
     ///
     /// One of the concurrent callers runs its load, in its own thread or task, and returns the new
-    /// value; the others return the old value at once. If the load fails, its caller gets the old
-    /// value, unless that one may not be used any more; then the error. So a load should report its
-    /// errors itself. For a load elsewhere, and for the rules, see [`Refresh`](super::Refresh).
+    /// value; the others return the old value at once. If the load fails, its caller gets the value
+    /// that the entry has then, live or stale; of an entry that was evicted meanwhile, the old
+    /// value until its stale time has passed; otherwise, as after a [`Cache::remove`], the error.
+    /// So a load should report its errors itself. For a load elsewhere, and for the rules, see
+    /// [`Refresh`](super::Refresh).
     ///
     /// ```
     /// use lowwater::cache::Origin;

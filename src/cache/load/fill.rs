@@ -87,8 +87,9 @@ where
         if self.is_refresh {
             match self.find_to_refresh(hash) {
                 Revalidation::Hit(found) => return Ok(found),
-                Revalidation::Reload(refresh, old) => {
-                    return refresh.try_fill_with(load).or_else(|error| old.or(error));
+                Revalidation::Reload(mut refresh, old) => {
+                    let loaded = refresh.load_here(load);
+                    return refresh.finish_or(loaded, old);
                 }
                 Revalidation::Miss(entry) => self = entry,
             }
@@ -149,8 +150,9 @@ where
         // Not by `or_try_fill_with_async`: see `begin_fill`.
         let filled = match self.begin_fill().await {
             BegunFill::Done(filled) => filled,
-            BegunFill::Reload(refresh, old) => {
-                refresh.try_fill_with_async(load).await.or_else(|error| old.or(error))?
+            BegunFill::Reload(mut refresh, old) => {
+                let loaded = super::run_task::run_task(|| Some(refresh.run()), load).await;
+                refresh.finish_or(loaded, old)?
             }
             BegunFill::Load(mut begun) => {
                 let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
@@ -185,7 +187,10 @@ where
     pub async fn or_try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
         match self.begin_fill().await {
             BegunFill::Done(filled) => Ok(filled),
-            BegunFill::Reload(refresh, old) => refresh.try_fill_with_async(load).await.or_else(|error| old.or(error)),
+            BegunFill::Reload(mut refresh, old) => {
+                let loaded = super::run_task::run_task(|| Some(refresh.run()), load).await;
+                refresh.finish_or(loaded, old)
+            }
             BegunFill::Load(mut begun) => {
                 let value = super::run_task::run_task(|| begun.ticket.run(), load).await?;
                 Ok(begun.finish(value))
@@ -232,8 +237,8 @@ where
 #[cfg(feature = "async")]
 enum BegunFill<'a, K, V, S> {
     Done(Filled<V>),
-    /// Reload the old value; it is returned if the reload fails before the value is gone.
-    Reload(Refresh<K, V, S>, OldValue<'a, K, V, S>),
+    /// Reload the old value, which is returned if the reload fails while the value is usable.
+    Reload(Refresh<K, V, S>, OldValue<V>),
     Load(BegunLoad<'a, K, V, S>),
 }
 

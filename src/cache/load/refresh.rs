@@ -26,6 +26,7 @@ use lowwater_rcu::pin;
 
 use super::filled::{Filled, Origin};
 use super::single_flight::Leader;
+use super::wait_graph::LoadScope;
 use crate::cache::entry::Entry;
 use crate::cache::expect::Expect;
 use crate::cache::expiry::clock::Ttl;
@@ -120,14 +121,13 @@ pub(super) enum Revalidation<'a, K, V, S> {
     /// Return this value.
     Hit(Filled<V>),
     /// Reload the entry.
-    Reload(Refresh<K, V, S>, OldValue<'a, K, V, S>),
+    Reload(Refresh<K, V, S>, OldValue<V>),
     /// Load the value.
     Miss(Entry<'a, K, V, S>),
 }
 
-/// The value of an entry that is being reloaded.
-pub(super) struct OldValue<'a, K, V, S> {
-    cache: &'a Cache<K, V, S>,
+/// The value of an entry that is being reloaded, as it was found before the reload.
+pub(super) struct OldValue<V> {
     found: Filled<V>,
     deadline: SeenDeadline,
 }
@@ -278,30 +278,20 @@ where
         let Some(((value, is_due), freshness, deadline)) = found else {
             return Revalidation::Miss(Self { cache, key, payer, ttl, is_refresh: true });
         };
-        let origin = if freshness == Freshness::Stale { Origin::Stale } else { Origin::Cached };
-        let found = Filled { value, origin };
+        let found = Filled { value, origin: origin_of(freshness) };
         let named = payer.is_named.then_some(payer.group);
         match is_due.then(|| cache.begin_refresh(hash, key, named, payer.group, ttl)).flatten() {
-            Some(refresh) => Revalidation::Reload(refresh, OldValue { cache, found, deadline }),
+            Some(refresh) => Revalidation::Reload(refresh, OldValue { found, deadline }),
             None => Revalidation::Hit(found),
         }
     }
 }
 
-impl<K, V, S> OldValue<'_, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Returns the value, unless it may not be used any more: then the error of the reload.
-    pub(super) fn or<E>(self, error: E) -> Result<Filled<V>, E> {
-        let now = self.cache.inner.core.clock.now_for(self.deadline);
-        if self.deadline.at.is_past(now) {
-            Err(error)
-        } else {
-            Ok(self.found)
-        }
+/// Returns the origin of a value that was found with this freshness.
+fn origin_of(freshness: Freshness) -> Origin {
+    match freshness {
+        Freshness::Stale => Origin::Stale,
+        _ => Origin::Cached,
     }
 }
 
@@ -372,8 +362,7 @@ where
     pub async fn try_load_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         // Not by `try_fill_with_async`: a future inside of another one makes the outer one larger,
         // twice.
-        self.leader.begin();
-        let value = super::run_task::run_task(|| Some(self.leader.run()), load).await?;
+        let value = super::run_task::run_task(|| Some(self.run()), load).await?;
         Ok(self.finish(value).value)
     }
 
@@ -407,10 +396,7 @@ where
     ///
     /// The error of `load`. Then the old value stays.
     pub fn try_fill_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<Filled<V>, E> {
-        self.leader.begin();
-        let running = self.leader.run();
-        let value = load()?;
-        drop(running);
+        let value = self.load_here(load)?;
         Ok(self.finish(value))
     }
 
@@ -422,9 +408,52 @@ where
     /// The error of `load`. Then the old value stays.
     #[cfg(feature = "async")]
     pub async fn try_fill_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
-        self.leader.begin();
-        let value = super::run_task::run_task(|| Some(self.leader.run()), load).await?;
+        let value = super::run_task::run_task(|| Some(self.run()), load).await?;
         Ok(self.finish(value))
+    }
+
+    /// Marks the thread as running the load's code until the guard is dropped. Callers may follow
+    /// the load from now on.
+    pub(super) fn run(&mut self) -> LoadScope {
+        self.leader.begin();
+        self.leader.run()
+    }
+
+    /// Calls `load` as the load's code.
+    pub(super) fn load_here<E>(&mut self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        let _running = self.run();
+        load()
+    }
+
+    /// Ends the reload in the call that has found the `old` value. Returns the loaded value, or
+    /// after an error a usable value, if there is one.
+    pub(super) fn finish_or<E>(self, loaded: Result<V, E>, old: OldValue<V>) -> Result<Filled<V>, E> {
+        match loaded {
+            Ok(value) => Ok(self.finish(value)),
+            Err(error) => self.usable(old.found, old.deadline).ok_or(error),
+        }
+    }
+
+    /// Returns the value that the entry has now, live or stale. If the entry has left, and no call
+    /// has removed it, returns `found` until its deadline.
+    fn usable(mut self, found: Filled<V>, deadline: SeenDeadline) -> Option<Filled<V>> {
+        let core = &self.cache.inner.core;
+        // The keys' `Eq` and the value's `Clone` run here while followers wait.
+        let _running = self.leader.run();
+        // Dropped after the release of the load's lock: see `begin_refresh`.
+        let guard = pin();
+        // Under the segment's lock: see `Leader::is_stopped`.
+        let there =
+            self.leader.with_key(|key| core.index.with(self.hash, &guard, |there| there.key == *key, |there| there));
+        match there {
+            Some(record) => {
+                let freshness = core.freshness(record);
+                let value = || Filled { value: record.value.clone(), origin: origin_of(freshness) };
+                (freshness != Freshness::Gone).then(value)
+            }
+            None if self.leader.is_stopped() => None,
+            None => (!deadline.at.is_past(core.clock.now_for(deadline))).then_some(found),
+        }
     }
 
     /// Inserts the new value, and completes the load.

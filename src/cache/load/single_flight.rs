@@ -435,6 +435,12 @@ impl<K, V> Leader<K, V> {
         self.load.has_begun.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether the load was stopped: a caller that finds the removal of the key's record
+    /// under the lock of its segment finds the stop before it as well.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.load.is_stopped()
+    }
+
     /// Calls `f` with the key, under the load's lock. Called before [`publish`](Self::publish).
     pub(crate) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
         match &self.load.shared.lock().state {

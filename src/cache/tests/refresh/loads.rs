@@ -72,6 +72,56 @@ fn an_error_is_returned_when_the_old_value_may_not_be_used_any_more() {
     assert_eq!(cache.entry(1).refresh().or_try_insert_with(|| fails(3)), Err("away"), "gone by now");
 }
 
+#[test]
+fn a_caller_whose_load_fails_gets_the_value_that_the_entry_has_then() {
+    type Change = fn(&Numbers, &ManualClock);
+    type Found = Result<(u64, Origin), &'static str>;
+    let changes: [(&str, Change, Found); 10] = [
+        ("age", |_, clock| clock.advance(4 * SECOND), Ok((1, Origin::Stale))),
+        ("expire", |_, clock| clock.advance(20 * SECOND), Err("away")),
+        (
+            "touch and advance",
+            |cache, clock| {
+                assert!(cache.touch(&1, Some(600 * SECOND)));
+                clock.advance(20 * SECOND);
+            },
+            Ok((1, Origin::Cached)),
+        ),
+        ("insert", |cache, _| assert_eq!(cache.insert(1, 5), Ok(Some(1))), Ok((5, Origin::Cached))),
+        ("remove", |cache, _| assert_eq!(cache.remove(&1), Some(1)), Err("away")),
+        ("compute", |cache, _| assert!(cache.entry(1).and_compute(|_| Op::Remove).is_ok()), Err("away")),
+        ("clear", |cache, _| cache.clear(), Err("away")),
+        ("evict", |cache, _| evict(cache), Ok((1, Origin::Cached))),
+        (
+            "evict and advance",
+            |cache, clock| {
+                evict(cache);
+                clock.advance(20 * SECOND);
+            },
+            Err("away"),
+        ),
+        (
+            "insert and evict",
+            |cache, _| {
+                assert_eq!(cache.insert(1, 5), Ok(Some(1)));
+                evict(cache);
+            },
+            Err("away"),
+        ),
+    ];
+    for (name, change, expected) in changes {
+        let clock = ManualClock::new();
+        let cache = cache(&clock);
+        cache.insert(1, 1).unwrap();
+        clock.advance(8 * SECOND);
+        let found = cache.entry(1).refresh().or_try_fill_with(|| {
+            change(&cache, &clock);
+            Err("away")
+        });
+        assert_eq!(found.map(|found| (found.value, found.origin)), expected, "{name}");
+    }
+}
+
 /// The steps are near those after which the count of a deadline means another time.
 #[test]
 fn an_old_value_is_not_returned_after_a_pause_of_weeks() {
