@@ -158,6 +158,26 @@ async fn a_task_whose_load_fails_gets_the_value_that_the_entry_has_then() {
 }
 
 #[tokio::test]
+async fn a_stale_entry_that_is_reloaded_counts_as_a_miss() {
+    let clock = ManualClock::new();
+    let cache = refreshing(&clock);
+    let counts = || (cache.stats().hits, cache.stats().misses, cache.stats().loads);
+    let stale = || {
+        cache.insert(1, 1).unwrap();
+        clock.advance(Duration::from_secs(12));
+        cache.entry(1).refresh()
+    };
+    assert_eq!((stale().or_insert_with_async(async { 2 }).await, counts()), (2, (0, 1, 1)));
+    assert_eq!(stale().or_try_insert_with_async(async { Err(()) }).await, Ok(1));
+    assert_eq!(counts(), (1, 1, 1));
+    // Dropped half way.
+    clock.advance(Duration::from_secs(1));
+    let half = stale().or_insert_with_async(std::future::pending());
+    assert!(tokio::time::timeout(Duration::from_millis(1), half).await.is_err());
+    assert_eq!(counts(), (1, 2, 1));
+}
+
+#[tokio::test]
 async fn the_origin_of_an_awaited_value_is_told() {
     let cache = refreshing(&ManualClock::new());
     let load = |value: u64| async move { Ok::<_, &str>(value) };

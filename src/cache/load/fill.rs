@@ -238,7 +238,7 @@ where
 enum BegunFill<'a, K, V, S> {
     Done(Filled<V>),
     /// Reload the old value, which is returned if the reload fails while the value is usable.
-    Reload(Refresh<K, V, S>, OldValue<V>),
+    Reload(Refresh<K, V, S>, OldValue<'a, V>),
     Load(BegunLoad<'a, K, V, S>),
 }
 

@@ -36,6 +36,7 @@ use crate::cache::expiry::lifetime::Lifetime;
 use crate::cache::handle::Cache;
 use crate::cache::payer::Payer;
 use crate::cache::record::Record;
+use crate::cache::stats::Counters;
 
 /// A value that was found, and the right to reload it; from [`Cache::get_or_refresh`].
 #[derive(Debug)]
@@ -121,15 +122,30 @@ pub(super) enum Revalidation<'a, K, V, S> {
     /// Return this value.
     Hit(Filled<V>),
     /// Reload the entry.
-    Reload(Refresh<K, V, S>, OldValue<V>),
+    Reload(Refresh<K, V, S>, OldValue<'a, V>),
     /// Load the value.
     Miss(Entry<'a, K, V, S>),
 }
 
 /// The value of an entry that is being reloaded, as it was found before the reload.
-pub(super) struct OldValue<V> {
+pub(super) struct OldValue<'a, V> {
     found: Filled<V>,
     deadline: SeenDeadline,
+    /// None if the lookup was counted.
+    lookup: Option<StaleLookup<'a>>,
+}
+
+/// The lookup of a stale entry that is being reloaded. Its drop counts a hit if a value of the
+/// cache was returned after all, and otherwise a miss.
+struct StaleLookup<'a> {
+    counters: &'a Counters,
+    is_hit: bool,
+}
+
+impl Drop for StaleLookup<'_> {
+    fn drop(&mut self) {
+        self.counters.looked_up(self.is_hit);
+    }
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -189,12 +205,13 @@ where
             // Counts the miss, and removes an entry that is gone.
             return self.get(key).map(|value| Hit { value, is_stale: false, refresh: None });
         };
+        self.inner.core.counters.looked_up(true);
         let refresh = due.and_then(|key| self.begin_refresh(hash, key, None, otherwise, self.inner.ttl));
         Some(Hit { value, is_stale: freshness == Freshness::Stale, refresh })
     }
 
     /// Calls `f` with a live or stale record of `key`, and with whether this caller may try to
-    /// reload it. Counts a use and a hit.
+    /// reload it. Counts a use; the caller counts a hit or a miss.
     fn find_usable<Q, R>(
         &self,
         key: &Q,
@@ -217,7 +234,6 @@ where
             }
             Freshness::Gone => return None,
         }
-        core.counters.looked_up(true);
         let is_due = freshness.is_due() && !core.inflight.has(hash);
         Some((f(record, is_due), freshness, deadline))
     }
@@ -280,8 +296,16 @@ where
         };
         let found = Filled { value, origin: origin_of(freshness) };
         let named = payer.is_named.then_some(payer.group);
-        match is_due.then(|| cache.begin_refresh(hash, key, named, payer.group, ttl)).flatten() {
-            Some(refresh) => Revalidation::Reload(refresh, OldValue { found, deadline }),
+        let refresh = is_due.then(|| cache.begin_refresh(hash, key, named, payer.group, ttl)).flatten();
+        let counters = &cache.inner.core.counters;
+        // The value of a stale entry that this caller reloads is returned only if the load fails.
+        let is_pending = freshness == Freshness::Stale && refresh.is_some();
+        let lookup = is_pending.then(|| StaleLookup { counters, is_hit: false });
+        if lookup.is_none() {
+            counters.looked_up(true);
+        }
+        match refresh {
+            Some(refresh) => Revalidation::Reload(refresh, OldValue { found, deadline, lookup }),
             None => Revalidation::Hit(found),
         }
     }
@@ -427,11 +451,17 @@ where
 
     /// Ends the reload in the call that has found the `old` value. Returns the loaded value, or
     /// after an error a usable value, if there is one.
-    pub(super) fn finish_or<E>(self, loaded: Result<V, E>, old: OldValue<V>) -> Result<Filled<V>, E> {
-        match loaded {
-            Ok(value) => Ok(self.finish(value)),
-            Err(error) => self.usable(old.found, old.deadline).ok_or(error),
+    pub(super) fn finish_or<E>(self, loaded: Result<V, E>, old: OldValue<'_, V>) -> Result<Filled<V>, E> {
+        let OldValue { found, deadline, mut lookup } = old;
+        let error = match loaded {
+            Ok(value) => return Ok(self.finish(value)),
+            Err(error) => error,
+        };
+        let usable = self.usable(found, deadline).ok_or(error)?;
+        if let Some(lookup) = &mut lookup {
+            lookup.is_hit = true;
         }
+        Ok(usable)
     }
 
     /// Returns the value that the entry has now, live or stale. If the entry has left, and no call

@@ -122,6 +122,62 @@ fn a_caller_whose_load_fails_gets_the_value_that_the_entry_has_then() {
     }
 }
 
+#[test]
+fn a_stale_entry_counts_as_a_hit_only_if_it_is_returned() {
+    type Call = fn(&Numbers, &ManualClock);
+    /// Hits, misses and loads.
+    type Counts = (u64, u64, u64);
+    // The counts for an entry that is due, and for a stale one.
+    let calls: [(&str, Call, [Counts; 2]); 5] = [
+        ("load", |cache, _| assert_eq!(cache.entry(1).refresh().or_insert_with(|| 2), 2), [(1, 0, 1), (0, 1, 1)]),
+        (
+            "fail",
+            |cache, _| assert_eq!(cache.entry(1).refresh().or_try_insert_with(|| Err(())), Ok(1)),
+            [(1, 0, 0), (1, 0, 0)],
+        ),
+        (
+            "fail late",
+            |cache, clock| {
+                let fails = || {
+                    clock.advance(20 * SECOND);
+                    Err(())
+                };
+                assert_eq!(cache.entry(1).refresh().or_try_insert_with(fails), Err(()));
+            },
+            [(1, 0, 0), (0, 1, 0)],
+        ),
+        (
+            "panic",
+            |cache, _| {
+                let panics = || cache.entry(1).refresh().or_insert_with(|| panic!("the load's own fault"));
+                assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+            },
+            [(1, 0, 0), (0, 1, 0)],
+        ),
+        (
+            "leave to another",
+            |cache, _| {
+                let refresh = ask(cache).expect("the entry is due");
+                assert_eq!(cache.entry(1).refresh().or_insert_with(|| panic!("another caller reloads")), 1);
+                drop(refresh);
+            },
+            [(2, 0, 0), (2, 0, 0)],
+        ),
+    ];
+    for (name, call, expected) in calls {
+        let counted = [8, 12].map(|seconds| {
+            let clock = ManualClock::new();
+            let cache = cache(&clock);
+            cache.insert(1, 1).unwrap();
+            clock.advance(SECOND * seconds);
+            call(&cache, &clock);
+            let stats = cache.stats();
+            (stats.hits, stats.misses, stats.loads)
+        });
+        assert_eq!(counted, expected, "{name}");
+    }
+}
+
 /// The steps are near those after which the count of a deadline means another time.
 #[test]
 fn an_old_value_is_not_returned_after_a_pause_of_weeks() {
