@@ -14,6 +14,7 @@ pub enum RemovalCause {
     Explicit,
     /// Another value was inserted under the entry's key.
     Replaced,
-    /// The entry was evicted because its memory was needed.
+    /// The entry was evicted because its memory was needed; or, rarely, was isolated to be evicted
+    /// while another thread removed it for another cause.
     Size,
 }
