@@ -4,11 +4,11 @@
 //! An overwrite in place must be indistinguishable from the general insert, except for its cost and
 //! the entry's position.
 
-use super::{cache_of, entry_bytes, eventually, wait_for_reclaimer};
-use crate::cache::{Computed, Eviction, Op, RemovalCause};
+use super::{cache_of, entry_bytes, eventually, on_one_processor, wait_for_reclaimer};
+use crate::cache::{Computed, Eviction, Lifetime, Op, RemovalCause};
 use crate::{topology, ByteSize, Cache, Memcg, Runtime};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// Returns the root's usage without stock.
@@ -139,6 +139,39 @@ fn an_overwrite_changes_the_group_only_if_named() {
     cache.entry(1).group(&b).insert(4).unwrap();
     assert_eq!((usage(&a), usage(&b), usage(runtime.root())), (0, 1, 1));
     assert_eq!((cache.get(&1), cache.stats().replaced), (Some(4), 3));
+}
+
+/// While an overwrite computes its deadline, the cache's group ends, and another overwrite of the
+/// entry is charged to the root. The first overwrite must then not uncharge the ended group.
+#[test]
+fn an_overwrite_after_the_end_of_the_caches_group_leaves_exact_bytes() {
+    on_one_processor(|| {
+        let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+        let group = runtime.group("own").unwrap();
+        let this = Arc::new(OnceLock::<Weak<Cache<u64, Vec<u8>>>>::new());
+        let in_deadline = Arc::clone(&this);
+        let cache = Cache::builder(&runtime).group(&group).weigher(|_, value: &Vec<u8>| value.capacity()).expire_after(
+            move |_, value, _| {
+                let cache = in_deadline.get().and_then(Weak::upgrade);
+                if let (1, Some(cache)) = (value.len(), cache) {
+                    let (runtime, root) = (cache.runtime(), cache.runtime().root());
+                    runtime.end_group(&runtime.find_group("own").unwrap()).unwrap();
+                    // Fills the root's stock, from which the larger value is paid.
+                    (0..3).for_each(|_| runtime.charge(root, ByteSize::new(1)).unwrap());
+                    assert_eq!(cache.insert(1, vec![0; 20_000]).unwrap().map(|old| old.len()), Some(100));
+                }
+                Lifetime::Forever
+            },
+        );
+        let cache = Arc::new(cache.build().unwrap());
+        this.set(Arc::downgrade(&cache)).unwrap();
+        cache.insert(1, vec![0; 100]).unwrap();
+        assert_eq!(cache.insert(1, vec![0; 1]).unwrap().map(|old| old.len()), Some(20_000));
+        assert_eq!(used(&runtime), 1 + entry_bytes() + 3);
+        cache.remove(&1);
+        runtime.root().uncharge(ByteSize::new(3));
+        assert_eq!(used(&runtime), 0);
+    });
 }
 
 thread_local! { static ARMED: Cell<bool> = const { Cell::new(false) }; }
