@@ -267,6 +267,26 @@ fn a_lowered_budget_is_no_fault_of_readers() {
     drop((reader, charge));
 }
 
+/// An entry that is larger than a `max` is refused for that reason, even while a reader holds bytes
+/// back.
+fn an_entry_that_never_fits_is_no_fault_of_readers() {
+    let runtime = runtime(ByteSize::mib(64));
+    let builder = || Cache::<u64, u64>::builder(&runtime).weigher(|_, mib| ByteSize::mib(*mib));
+    let (cache, limited) = (builder().build().unwrap(), builder().max(ByteSize::mib(10)).build().unwrap());
+    let reader = cache.pin();
+    for key in 0..6 {
+        cache.insert(key, 1).unwrap();
+        assert!(cache.remove(&key).is_some());
+    }
+    // More than the budget and the allowance; and more than a group's `max`, and with the retired
+    // bytes more than the allowance leaves.
+    for (cache, mib) in [(&cache, 100), (&limited, 76)] {
+        let refused = cache.insert(9, mib).map_err(|error| error.reason);
+        assert!(matches!(refused, Err(RejectReason::TooLarge { .. })), "{mib} MiB: {refused:?}");
+    }
+    drop(reader);
+}
+
 /// Segments that an index replaces while a reader is inside count as retired bytes, so inserts are
 /// refused before they exceed the bound.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
@@ -336,12 +356,13 @@ fn a_leaked_reader() {
 
 #[test]
 fn readers_hold_back_a_bounded_part_of_all_caches() {
-    let parts: [(&str, fn()); 7] = [
+    let parts: [(&str, fn()); 8] = [
         ("one pin and sixteen caches", one_pin_and_sixteen_caches),
         ("many small caches", many_small_caches_and_no_reader),
         ("short readers", short_readers_beside_inserts),
         ("a reader that leaves soon", a_reader_that_leaves_soon_is_waited_for),
         ("a lowered budget", a_lowered_budget_is_no_fault_of_readers),
+        ("an entry that never fits", an_entry_that_never_fits_is_no_fault_of_readers),
         ("an index", an_index_that_grows_and_shrinks_under_a_reader),
         // The last part: from then on only the drop of a cache frees its removed entries.
         ("a leaked reader", a_leaked_reader),

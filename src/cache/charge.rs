@@ -85,7 +85,8 @@ where
         if self.charge_from_stock(group, bytes) {
             return Ok(());
         }
-        if self.inner.runtime.retired().is_much() {
+        // A record that never fits is refused as such below, without a wait for readers.
+        if self.inner.runtime.retired().is_much() && may_fit(group, bytes) {
             self.look_at_retired(bytes)?;
         }
         if self.evict_and_charge(group, bytes, tenant) {
@@ -237,6 +238,12 @@ where
             }
         }
     }
+}
+
+/// Returns whether a record of `bytes` is within the `max` of `group` and of its ancestors.
+/// O(depth).
+fn may_fit(group: &Memcg, bytes: ByteSize) -> bool {
+    std::iter::successors(Some(group), |memcg| memcg.parent()).all(|memcg| bytes <= memcg.max())
 }
 
 /// Returns the smallest `max` or `high` of `group` and its ancestors. O(depth).
