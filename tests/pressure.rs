@@ -224,6 +224,11 @@ fn without_a_budget_and_without_a_limit_there_is_an_error_with_a_remedy() {
     group.set("1048576\n");
     let error = Runtime::builder().cgroup(group.limit().margin(ByteSize::mib(2))).build().unwrap_err();
     assert!(matches!(error, LimitTooSmall) && error.to_string().contains("margin(..)"), "{error}");
+    // The same holds where a budget is configured, and where there is none.
+    for builder in [Runtime::builder().budget(ByteSize::gib(1)), Runtime::builder().unlimited()] {
+        let error = builder.cgroup(group.limit().margin(ByteSize::mib(1))).build().unwrap_err();
+        assert!(matches!(error, LimitTooSmall), "{error}");
+    }
     // A limit above the machine's memory leaves what the machine leaves.
     group.set("1125899906842624\n");
     let runtime = Runtime::builder().cgroup(group.limit()).build().unwrap();

@@ -62,8 +62,8 @@ pub enum RuntimeBuildError {
     /// has no memory limit.
     #[error("there is no budget, and this process's control group has no memory limit; give one by `budget(..)`, or `unlimited()`")]
     NoBudget,
-    /// The builder has no budget, and the margin leaves nothing of the control group's limit.
-    #[error("this process's control group has a memory limit that leaves no budget beside its margin; give a smaller `margin(..)`, or raise the limit")]
+    /// The margin leaves nothing of the control group's limit, with or without a configured budget.
+    #[error("the control group has a memory limit that leaves no budget beside its margin; give a smaller `margin(..)`, or raise the limit")]
     LimitTooSmall,
     /// A reclaimer thread does not start.
     #[error(transparent)]
@@ -345,9 +345,6 @@ impl RuntimeBuilder {
             (None, Some(max)) if max < ByteSize::MAX => return Ok(max),
             (None, _) => return Err(RuntimeBuildError::NoBudget),
         };
-        if now == ByteSize::ZERO {
-            return Err(RuntimeBuildError::LimitTooSmall);
-        }
         // Where the machine does not say, the present limit is the most that is known to exist.
         match machine_memory().map_or(now, |memory| limit.budget(memory)) {
             ByteSize::ZERO => Err(RuntimeBuildError::LimitTooSmall),
@@ -403,6 +400,10 @@ impl RuntimeBuilder {
         let monitored = || Arc::new(MonitoredReclaimer::from(Arc::clone(&reclaimer)));
         let monitor = |config| Monitor::start(tree.root(), budget, monitored(), config);
         let pressure = self.monitor.map(monitor).transpose()?;
+        if pressure.as_ref().is_some_and(|monitor| monitor.budget() == ByteSize::ZERO) {
+            // The limit bounds the configured budget, which is not 0.
+            return Err(RuntimeBuildError::LimitTooSmall);
+        }
         if let (Some(monitor), Some(reason)) = (&pressure, unwatched) {
             monitor.note_missing(reason);
         }
