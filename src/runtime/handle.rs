@@ -38,6 +38,10 @@ use super::retired::Retired;
 /// [pressure](super::RuntimeBuilder::pressure), from one reading of it to the next (5 ms to 1 s).
 /// The same holds for the `max` of a group: usage falls also if the group is not charged again.
 ///
+/// One exception to 3: if a reader clones a [`Charged`](super::Charged) value after the value's
+/// last entry was removed, the value is counted twice until that entry is dropped. So the sum may
+/// be higher, by as many bytes again as readers hold back; the memory in use is not.
+///
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
 /// is longer, and is then refused with
