@@ -17,8 +17,9 @@ use super::handle::Runtime;
 /// handle on the runtime: it may be dropped on any thread, inside any callback, and after the
 /// runtime's last handle. After the end of the group the bytes stay counted in the group's
 /// ancestors until the drop. A group that has ended can still be charged: the bytes are counted in
-/// the group and in its ancestors, within the limits of all; a group that was ended by
-/// [`drop_group`](Runtime::drop_group) has no `max`. [`mem::forget`](std::mem::forget) leaves the
+/// the group and in its ancestors, within the limits of all. The `max` of a group that is ended by
+/// [`drop_group`](Runtime::drop_group) is 0 until the [hooks](crate::MemcgTree::add_hook) for its
+/// end have returned; from then on there is none. [`mem::forget`](std::mem::forget) leaves the
 /// bytes charged for ever.
 ///
 /// ```

@@ -137,7 +137,9 @@ impl Runtime {
     /// The group ends when its last entry has been removed, or up to 100 ms later if charges remain
     /// that belong to no entry. These charges, objects on other lists, and inserts with a handle on
     /// the group are the parent's from then on, without a `max` of the group, and the name can be
-    /// used again. Until then [`group`](Self::group) returns [`MemcgError::Dying`] for the name. An
+    /// used again. Until then [`group`](Self::group) returns [`MemcgError::Dying`] for the name. A
+    /// [`charge`](Self::charge) of the group itself is refused for longer: until the
+    /// [hooks](lowwater_lru_core::MemcgTree::add_hook) for the group's end have returned. An
     /// insert that is in progress during the call may leave its entry to the parent. If a child of
     /// the group is created meanwhile, the group ends after the child.
     ///
