@@ -130,6 +130,31 @@ fn every_tenant_loses_the_same_share() {
     assert!(most - least <= 199 / 8, "between {least} and {most} of 199 are left");
 }
 
+/// A job may take minutes, for which the metrics would show steps that free nothing.
+#[test]
+fn freed_objects_are_counted_while_a_job_goes_on() {
+    let (tree, registry, shelf, _registration) = world(1);
+    let (batches, is_held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
+    let (their_batches, held_now) = (Arc::clone(&batches), Arc::clone(&is_held));
+    // A step scans 32 batches at most (`SCAN_MAX` in `src/reclaimer/thread.rs`), so at least one
+    // step that has freed objects ends before batch number 40.
+    let scan = move |_: &mut ShrinkControl<'_>| {
+        if their_batches.fetch_add(1, Relaxed) == 39 {
+            wait_until("the test has read the statistics", || !held_now.load(Relaxed));
+        }
+        None
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    fill(&shelf, tree.root(), N0, 10_000);
+    let reclaimer = start(&registry);
+    reclaimer.wake(tree.root(), ReclaimReason::Manual(ByteSize::new(1_000_000)));
+    wait_until("the thread is in batch number 40", || batches.load(Relaxed) >= 40);
+    let stats = reclaimer.stats()[0];
+    is_held.store(false, Relaxed);
+    assert!(stats.steps > 0 && stats.freed > 0, "{stats:?}");
+    wait_until("all objects are counted", || reclaimer.stats()[0].freed == 10_000);
+}
+
 #[test]
 fn the_reclaimer_rests_if_nothing_can_be_freed() {
     let (tree, registry, shelf, _registration) = world(1);

@@ -323,7 +323,7 @@ impl NodeThread {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
         let mut jobs = Vec::new();
         let mut newcomers = requests;
-        let (mut freed, mut exhausted) = (0, 0);
+        let (mut has_freed, mut has_given_up) = (false, false);
         let mut pace = Pace::new(registry.foreground_calls());
         loop {
             let due = given_up.take_due(Instant::now());
@@ -339,9 +339,14 @@ impl NodeThread {
                 // Panics of callbacks are caught inside; a policy and a clock may be user code as
                 // well. If they panic, nothing can be freed now.
                 let step = caught(|| job.step(registry, self.node, max)).unwrap_or(Step::Exhausted);
-                freed = u64::saturating_add(freed, job.freed().saturating_sub(before));
+                let freed = job.freed().saturating_sub(before);
+                has_freed |= freed > 0;
+                // Saturating, as a shrinker may report any number.
+                let add = |sum: u64| Some(sum.saturating_add(freed));
+                let _always = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
                 if step == Step::Exhausted {
-                    exhausted += 1;
+                    has_given_up = true;
+                    self.exhausted.fetch_add(1, Ordering::Relaxed);
                     given_up.keep(job, Instant::now());
                 }
                 self.steps.fetch_add(1, Ordering::Relaxed);
@@ -364,11 +369,7 @@ impl NodeThread {
             newcomers = self.wake.take_now();
         }
         given_up.end_round();
-        // Relaxed, both: statistics. Saturating, as a shrinker may report any number.
-        let add = |sum: u64| Some(sum.saturating_add(freed));
-        let _always = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        self.exhausted.fetch_add(exhausted, Ordering::Relaxed);
-        freed > 0 || exhausted == 0
+        has_freed || !has_given_up
     }
 
     fn stats(&self) -> NodeStats {
