@@ -136,6 +136,20 @@ fn a_scan_command_calls_the_shrinker_once_and_has_the_kernels_errors() {
     assert_eq!(registry.debugfs_count(id), None);
 }
 
+/// [`ShrinkControl::node`] promises node 0 to a shrinker that is not NUMA-aware.
+#[test]
+fn a_scan_command_calls_a_numa_unaware_shrinker_for_the_first_node() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 2);
+    let shelf = Arc::new(Shelf::new());
+    let builder = registry.builder("global").memcg_aware(false).numa_aware(false);
+    let registration = shelf.register(builder.alloc().unwrap());
+    shelf.add(tree.root(), N0, 10);
+    assert_eq!(registry.debugfs_scan(registration.id(), "0 1 4"), Ok(()));
+    assert_eq!(shelf.len(tree.root(), N0), 6);
+    assert_eq!((registration.stats().freed, registration.stats().requested), (4, 4));
+}
+
 struct Ticks(AtomicU64);
 
 impl Clock for Ticks {

@@ -91,7 +91,8 @@ impl ScanRequest {
 impl Registry {
     /// Executes a `scan` command on a shrinker: one call of `scan_objects` for that group and node,
     /// without a preceding count, without batches, and with no debt taken or left; the result is in
-    /// the shrinker's statistics. For 0 objects nothing is called.
+    /// the shrinker's statistics. A shrinker that is not NUMA-aware is called for node 0. For 0
+    /// objects nothing is called.
     ///
     /// # Errors
     ///
@@ -118,7 +119,8 @@ impl Registry {
         } else {
             return Err(ScanError::NotAware);
         };
-        let slab = crate::shrink::ShrinkSlab::by_hand(&self.core, &memcg, NodeId::new(request.node));
+        let node = guard.options.node(NodeId::new(request.node));
+        let slab = crate::shrink::ShrinkSlab::by_hand(&self.core, &memcg, node);
         slab.scan_once(guard, request.objects);
         Ok(())
     }
