@@ -12,9 +12,11 @@ mod usage;
 use lowwater::cache::{Computed, Op};
 use lowwater::topology::Fixed;
 use lowwater::{ByteSize, Cache, Runtime};
-use std::hash::{Hash, Hasher};
+use std::cell::Cell;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use usage::used;
@@ -482,5 +484,82 @@ fn a_computation_with_a_key_of_alternating_equality_ends() {
         }
         let each = WEIGHT + Cache::<Alternating, u64>::ENTRY_BYTES.get();
         assert_eq!(used(&runtime), cache.len() as u64 * each, "from {begin}");
+    }
+}
+
+/// A key of a cache that grows while an entry is removed. The hash of one key, `Growth::removed`,
+/// panics on the thread that removes it, so that the thread searches the index for its entry.
+#[derive(Clone)]
+struct Grown(u64, Arc<Growth>);
+
+struct Growth {
+    removed: u64,
+    /// The removal waits, from its call of `Hash` on, until an insert hashes its key for the time
+    /// with this number; then the insert pauses, so that the search ends before the insert does.
+    pauses_at: u64,
+    is_removing: AtomicBool,
+    rehashes: AtomicU64,
+}
+
+thread_local! {
+    static REMOVES: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Hash for Grown {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self(number, growth) = self;
+        if *number == growth.removed && REMOVES.get() {
+            growth.is_removing.store(true, Release);
+            while growth.rehashes.load(Acquire) < growth.pauses_at {
+                std::thread::yield_now();
+            }
+            std::panic::resume_unwind(Box::new(KeyFault));
+        }
+        if *number == growth.removed && growth.is_removing.load(Acquire) {
+            let rehash = growth.rehashes.fetch_add(1, Release) + 1;
+            if rehash == growth.pauses_at {
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        }
+        number.hash(state);
+    }
+}
+
+impl PartialEq for Grown {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Grown {}
+
+/// A split of the index that the search for the entry passes moves the entry behind the search.
+#[test]
+fn retain_removes_an_entry_that_a_split_hides_from_its_search() {
+    // The first growths of the key's segment after 1,000 entries: splits are among them. Keys of
+    // both sides.
+    for (pauses_at, removed) in (8..=12).flat_map(|growth| (10..15).map(move |key| (growth, key))) {
+        let (is_removing, rehashes) = (AtomicBool::new(false), AtomicU64::new(0));
+        let growth = Arc::new(Growth { removed, pauses_at, is_removing, rehashes });
+        let runtime = Runtime::builder().unlimited().topology(Arc::new(Fixed::new(1))).build().unwrap();
+        let cache = Cache::<Grown, u64>::builder(&runtime)
+            .weigher(|_, _| ByteSize::ZERO)
+            .hasher(BuildHasherDefault::<DefaultHasher>::default())
+            .build()
+            .unwrap();
+        let insert = |n| assert!(cache.insert(Grown(n, Arc::clone(&growth)), n).is_ok());
+        (0..100).for_each(insert);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                REMOVES.set(true);
+                cache.retain(|key, _| key.0 != removed);
+            });
+            while !growth.is_removing.load(Acquire) {
+                std::thread::yield_now();
+            }
+            (100..).take_while(|_| growth.rehashes.load(Acquire) < pauses_at).for_each(insert);
+        });
+        let stays = cache.pin().iter().any(|(key, _)| key.0 == removed);
+        assert!(!stays, "key {removed}, whose segment grows for the time number {pauses_at}");
     }
 }

@@ -157,8 +157,12 @@ where
                     // Another thread has unlinked the record; or a use has extended the deadline of
                     // an expired record, or compaction has put a copy in its place: then `keep` is
                     // called (again).
-                    let is_extended = record.is_indexed() && !wanted(record);
-                    let there = if is_extended { Some(record) } else { core.copy_of(record, &guard) };
+                    let is_indexed = record.is_indexed();
+                    if is_indexed && wanted(record) {
+                        // Its segment was split during the search, and its key's hash has changed.
+                        continue;
+                    }
+                    let there = if is_indexed { Some(record) } else { core.copy_of(record, &guard) };
                     let Some(there) = there else { break };
                     let Some(again) = why(there) else { break };
                     (record, cause) = (there, again);
