@@ -93,9 +93,9 @@ impl Registry {
     /// | `lowwater_shrinker_objects`, `lowwater_shrinker_owed` | gauge | shrinker, group, node; only with [`Labels::Groups`] |
     ///
     /// `shrinker` is the shrinker's name; the second shrinker of a name is `name#2`, and so on, in
-    /// the order of ids among those first seen by the same call. A label stays with its shrinker.
-    /// After a shrinker has ended, its counters stay constant, until the next shrinker of the name
-    /// continues from there; 1,024 ended shrinkers are remembered.
+    /// the order in which they were built, among those first seen by the same call. A label stays
+    /// with its shrinker. After a shrinker has ended, its counters stay constant, until the next
+    /// shrinker of the name continues from there; 1,024 ended shrinkers are remembered.
     ///
     /// With [`Labels::Groups`], `count_objects` and `weigh_objects` are called once per live pair,
     /// and there are two series per pair, without a bound. The series of a pair that is no longer
@@ -145,11 +145,11 @@ impl Registry {
         // Read under the lock, so that concurrent calls add the counts of a label's owners in the
         // order of the owners (`Totals::add`).
         let shrinkers = self.core.owners_and_stats();
-        published.labels.update(shrinkers.iter().map(|(_, shrinker)| (shrinker.id.get(), &*shrinker.name)));
+        published.labels.update(shrinkers.iter().map(|(owner, shrinker)| (*owner, &*shrinker.name)));
         published.totals.begin_round();
         let mut all = Vec::with_capacity(shrinkers.len());
         for (owner, shrinker) in &shrinkers {
-            let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
+            let Some(label) = published.labels.get(*owner) else { continue };
             all.push((label.to_owned(), published.totals.add(label, *owner, counts(shrinker))));
         }
         // All live shrinkers were added above, so each of the others has ended.
@@ -161,8 +161,9 @@ impl Registry {
     #[doc(hidden)]
     pub fn metric_labels(&self) -> BTreeMap<u32, String> {
         let mut published = self.core.published.lock();
-        let shrinkers = self.core.shrinker_stats();
-        published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
-        published.labels.all()
+        let shrinkers = self.core.owners_and_stats();
+        published.labels.update(shrinkers.iter().map(|(owner, shrinker)| (*owner, &*shrinker.name)));
+        let label = |owner| published.labels.get(owner).map(ToOwned::to_owned);
+        shrinkers.iter().filter_map(|(owner, shrinker)| Some((shrinker.id.get(), label(*owner)?))).collect()
     }
 }

@@ -20,34 +20,28 @@ pub(crate) const NR_COUNTERS: usize = 9;
 /// that ended first is dropped, and starts at 0 if its label is reused.
 pub const ENDED_MAX: usize = 1_024;
 
-/// The labels of live objects, by their ids: the name, or `name#2` for the second object of a name,
-/// and so on. A label stays with its id until the id or its name is gone, and is then given to the
-/// next object of that name.
+/// The labels of live owners, by their numbers: the name, or `name#2` for the second owner of a
+/// name, and so on. A label stays with its owner until the owner has ended, and is then given to
+/// the next owner of that name.
 #[derive(Debug, Default)]
 pub struct LabelTable {
-    by_id: BTreeMap<u32, Labelled>,
-}
-
-#[derive(Debug)]
-struct Labelled {
-    name: String,
-    label: String,
+    by_owner: BTreeMap<u64, String>,
 }
 
 impl LabelTable {
-    /// Updates the table to the ids and names of the objects that are live `now`. New ids get their
-    /// labels in the order of ids.
-    pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u32, &'a str)>) {
-        let now: BTreeMap<u32, &str> = now.into_iter().collect();
-        self.by_id.retain(|id, labelled| now.get(id).is_some_and(|name| **name == labelled.name));
-        if self.by_id.len() == now.len() {
+    /// Updates the table to the numbers and names of the owners that are live `now`. New owners get
+    /// their labels in the order of their numbers, which no other owner ever has.
+    pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u64, &'a str)>) {
+        let now: BTreeMap<u64, &str> = now.into_iter().collect();
+        self.by_owner.retain(|owner, _| now.contains_key(owner));
+        if self.by_owner.len() == now.len() {
             return;
         }
-        let mut taken: BTreeSet<String> = self.by_id.values().map(|labelled| labelled.label.clone()).collect();
+        let mut taken: BTreeSet<String> = self.by_owner.values().cloned().collect();
         // For each name, the first number that may be free.
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        for (id, name) in now {
-            if self.by_id.contains_key(&id) {
+        for (owner, name) in now {
+            if self.by_owner.contains_key(&owner) {
                 continue;
             }
             let number = numbers.entry(name).or_insert(1);
@@ -58,18 +52,13 @@ impl LabelTable {
                     break label;
                 }
             };
-            self.by_id.insert(id, Labelled { name: name.to_owned(), label });
+            self.by_owner.insert(owner, label);
         }
     }
 
-    /// Returns the label of an id; `None` if the last [`update`](Self::update) did not have the id.
-    pub fn get(&self, id: u32) -> Option<&str> {
-        self.by_id.get(&id).map(|labelled| &*labelled.label)
-    }
-
-    /// Returns all labels, by id.
-    pub fn all(&self) -> BTreeMap<u32, String> {
-        self.by_id.iter().map(|(id, labelled)| (*id, labelled.label.clone())).collect()
+    /// Returns the label of an owner; `None` if the last [`update`](Self::update) did not have it.
+    pub fn get(&self, owner: u64) -> Option<&str> {
+        self.by_owner.get(&owner).map(String::as_str)
     }
 }
 
@@ -170,32 +159,28 @@ impl<const N: usize> Totals<N> {
 mod tests {
     use super::*;
 
-    fn labels(table: &LabelTable) -> Vec<(u32, String)> {
-        table.all().into_iter().collect()
+    fn labels(table: &LabelTable) -> Vec<(u64, &str)> {
+        table.by_owner.iter().map(|(owner, label)| (*owner, label.as_str())).collect()
     }
 
     #[test]
-    fn a_label_stays_with_its_id_and_is_given_to_the_next_of_the_name() {
+    fn a_label_stays_with_its_owner_and_is_given_to_the_next_of_the_name() {
         let mut table = LabelTable::default();
         table.update([(0, "a"), (1, "b"), (2, "a"), (3, "a")]);
-        assert_eq!(labels(&table), [(0, "a"), (1, "b"), (2, "a#2"), (3, "a#3")].map(|(id, label)| (id, label.into())));
+        assert_eq!(labels(&table), [(0, "a"), (1, "b"), (2, "a#2"), (3, "a#3")]);
         table.update([(2, "a"), (3, "a")]);
-        assert_eq!(labels(&table), [(2, "a#2"), (3, "a#3")].map(|(id, label)| (id, label.into())));
-        table.update([(0, "b"), (2, "a"), (3, "a"), (4, "a"), (5, "a")]);
-        assert_eq!(
-            [0, 2, 3, 4, 5, 6].map(|id| table.get(id)),
-            ["b", "a#2", "a#3", "a", "a#4", ""].map(|l| Some(l).filter(|l| !l.is_empty()))
-        );
-        // The id was reused by a shrinker of another name.
-        table.update([(2, "c")]);
-        assert_eq!(labels(&table), [(2, "c".into())]);
+        assert_eq!(labels(&table), [(2, "a#2"), (3, "a#3")]);
+        // In the order of the numbers, and not of the call.
+        table.update([(6, "b"), (5, "a"), (2, "a"), (3, "a"), (4, "a")]);
+        assert_eq!(labels(&table), [(2, "a#2"), (3, "a#3"), (4, "a"), (5, "a#4"), (6, "b")]);
+        assert_eq!((table.get(4), table.get(7)), (Some("a"), None));
     }
 
     #[test]
     fn a_name_that_looks_like_a_label_does_not_share_it() {
         let mut table = LabelTable::default();
         table.update([(0, "a#2"), (1, "a"), (2, "a"), (3, "a#2")]);
-        assert_eq!([0, 1, 2, 3].map(|id| table.get(id).unwrap()), ["a#2", "a", "a#3", "a#2#2"]);
+        assert_eq!([0, 1, 2, 3].map(|owner| table.get(owner).unwrap()), ["a#2", "a", "a#3", "a#2#2"]);
     }
 
     #[test]

@@ -319,6 +319,34 @@ fn labels_are_deterministic_and_continue_after_an_end() {
     assert_eq!(runs[0], runs[1]);
 }
 
+/// The ids of shrinkers are reused, the lowest first.
+#[test]
+fn caches_of_a_name_are_numbered_in_the_order_in_which_they_were_built() {
+    let (runtime, book) = (runtime(), Book::default());
+    let [first_id, second_id] = ["first id", "second id"].map(|name| cache_of(&runtime, name));
+    // More caches have had the first id than the second.
+    drop(first_id);
+    (0..3).for_each(|_| drop(cache_of(&runtime, "first id")));
+    let first_id = cache_of(&runtime, "first id");
+    drop(second_id);
+    let older = cache_of(&runtime, "pages");
+    drop(first_id);
+    let younger = cache_of(&runtime, "pages");
+    (0..3).for_each(|key| drop(older.insert(key, vec![])));
+    (0..5).for_each(|key| drop(younger.insert(key, vec![])));
+    book.publish(&runtime, Labels::Shrinkers);
+    let entries = |label: &str| book.get(&format!("lowwater_cache_entries{{cache={label}}}"));
+    assert_eq!((entries("pages"), entries("pages#2")), (Some(3.0), Some(5.0)));
+    // Between two calls, one cache of the name takes the id of the other's label.
+    drop((older, younger));
+    let other = cache_of(&runtime, "other");
+    let next = cache_of(&runtime, "pages");
+    next.insert(0, vec![]).unwrap();
+    book.publish(&runtime, Labels::Shrinkers);
+    assert_eq!((entries("pages"), entries("pages#2")), (Some(1.0), Some(0.0)));
+    drop(other);
+}
+
 #[test]
 fn more_groups_than_the_bound_are_counted_and_not_named() {
     let (runtime, book) = (runtime(), Book::default());

@@ -13,6 +13,7 @@ use core::ops::DerefMut;
 
 use hashbrown::HashMap;
 use lowwater_base::fallible;
+use lowwater_base::sync::atomic::{AtomicU64, Ordering};
 use lowwater_base::sync::Mutex;
 use lowwater_lru_core::{MemcgId, NodeId};
 
@@ -24,7 +25,7 @@ use crate::hash::{shrink_after_removal, IdHasher};
 pub(crate) struct Key {
     /// The shrinker's id.
     pub(crate) id: u32,
-    /// The serial number of the id's owner, counted by its index shard.
+    /// The serial number of the id's owner: later owners, also of other ids, have larger ones.
     serial: u64,
 }
 
@@ -33,23 +34,23 @@ const SHARDS: usize = super::shards::SHARDS;
 
 #[cfg(feature = "metrics")]
 impl Key {
-    /// Returns a number that no other owner of any id ever has.
+    /// Returns a number that no other owner of any id ever has; earlier owners have smaller ones.
     pub(crate) fn owner(self) -> u64 {
-        let shards = SHARDS as u64;
-        self.serial.wrapping_mul(shards).wrapping_add(u64::from(self.id) % shards)
+        self.serial
     }
 }
 
-/// All shards.
-pub(super) struct Index(Box<[Mutex<Shard>]>);
+/// All shards, and the last serial number that was given.
+pub(super) struct Index {
+    shards: Box<[Mutex<Shard>]>,
+    serial: AtomicU64,
+}
 
 /// The shrinkers of one shard.
 #[derive(Default)]
 pub(super) struct Shard {
     /// The ids in use, with their pairs.
     open: HashMap<u32, Pairs, IdHasher>,
-    /// The last serial number that was given.
-    serial: u64,
 }
 
 /// The set bits of one shrinker.
@@ -222,20 +223,22 @@ impl Set {
 impl Index {
     /// Creates an empty index; `None` without memory.
     pub(super) fn try_new() -> Option<Self> {
-        Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Shard::default()))?))
+        let shards = fallible::try_slice(SHARDS, |_| Mutex::new(Shard::default()))?;
+        Some(Self { shards, serial: AtomicU64::new(0) })
     }
 
     /// Locks the shard of an id.
     pub(super) fn lock(&self, id: u32) -> impl DerefMut<Target = Shard> + '_ {
-        self.0[id as usize % SHARDS].lock()
+        self.shards[id as usize % SHARDS].lock()
     }
 
     /// Opens an id for a new owner, whose key is returned; `None` without memory.
     pub(super) fn open(&self, id: u32) -> Option<Key> {
         let mut shard = self.lock(id);
         shard.open.try_reserve(1).ok()?;
-        shard.serial += 1;
-        let serial = shard.serial;
+        // Relaxed: each number is given once, and the numbers of two calls of which one happens
+        // before the other are in that order.
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed) + 1;
         let old = shard.open.insert(id, Pairs { serial, set: Set::default() });
         debug_assert!(old.is_none(), "id {id} is given out while it is in use");
         Some(Key { id, serial })
@@ -264,14 +267,14 @@ impl Index {
 
     /// Closes all ids and discards their pairs, when the registry is dropped.
     pub(super) fn shut(&self) {
-        for shard in &self.0 {
+        for shard in &self.shards {
             shard.lock().open = HashMap::default();
         }
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
+        self.shards.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -280,7 +283,7 @@ impl Index {
             let sets: usize = shard.open.values().map(|pairs| pairs.set.bytes()).sum();
             size_of::<Mutex<Shard>>() + shard.open.allocation_size() + sets
         };
-        self.0.iter().map(shard).sum()
+        self.shards.iter().map(shard).sum()
     }
 }
 

@@ -299,7 +299,7 @@ impl RegistryCore {
     }
 
     /// As [`shrinker_stats`](Self::shrinker_stats), with a number for each that no other shrinker
-    /// of this registry ever has.
+    /// of this registry ever has, in the order in which they were built.
     #[cfg(feature = "metrics")]
     pub(crate) fn owners_and_stats(&self) -> Vec<(u64, ShrinkerStats)> {
         self.slots.read().iter().flatten().map(|registered| (registered.key.owner(), registered.stats())).collect()
