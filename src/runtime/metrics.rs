@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -125,8 +126,8 @@ struct CacheSeries {
     totals: [u64; NR_COUNTERS],
     /// In the order of [`CACHE_GAUGES`].
     gauges: [u64; CACHE_GAUGES.len()],
-    /// The path and entries of each group; 0 for a group that had entries at the last publish and
-    /// has none now.
+    /// The path and entries of each group; 0 for a group that had entries at the last publish,
+    /// maybe in an earlier cache of this label, and has none now.
     entries: Vec<(String, u64)>,
 }
 
@@ -183,7 +184,7 @@ impl Runtime {
     /// 0. Its counters keep their values, and the next cache of that name continues from them. This
     /// holds for the last 1,024 ended caches: totals of an older one are forgotten, and start again
     /// at 0. Counts of a cache between its last publish and its end are lost. When a group has
-    /// ended, its usage and its entries are set to 0.
+    /// ended, the next call with [`Labels::Groups`] sets its usage and its entries to 0.
     ///
     /// # Many groups
     ///
@@ -365,18 +366,22 @@ impl Runtime {
             let totals = published.caches.add(label, id.0, counters(&figures));
             let CacheFigures { entries, bytes, footprint, .. } = figures;
             let gauges = [entries, bytes.get(), footprint.get()];
-            let mut series = CacheSeries { label: label.clone(), totals, gauges, entries: Vec::new() };
+            let before = match published.pairs.entry(label.clone()) {
+                // Also without groups, if the label's last cache has ended.
+                Entry::Occupied(pairs) if labels == Labels::Groups || pairs.get().0 != id => pairs.remove().1,
+                _ => BTreeSet::new(),
+            };
+            let emptied = before.into_iter().filter(|path| !by_group.contains_key(&**path));
+            let mut series: Vec<_> = emptied.map(|path| (path, 0)).collect();
+            series.extend(by_group.iter().map(|(path, entries)| ((*path).to_owned(), *entries)));
             if labels == Labels::Groups {
-                let now = by_group.keys().map(|path| (*path).to_owned()).collect();
-                let before = published.pairs.insert(label.clone(), now).unwrap_or_default();
-                let emptied = before.into_iter().filter(|path| !by_group.contains_key(&**path));
-                series.entries = emptied.map(|path| (path, 0)).collect();
-                series.entries.extend(by_group.iter().map(|(path, entries)| ((*path).to_owned(), *entries)));
+                let paths = by_group.into_keys().map(str::to_owned).collect();
+                published.pairs.insert(label.clone(), (id, paths));
             }
-            all.caches.push(series);
+            all.caches.push(CacheSeries { label: label.clone(), totals, gauges, entries: series });
         }
         for label in published.caches.end_round(is_living) {
-            let groups = published.pairs.remove(&label).unwrap_or_default();
+            let groups = published.pairs.remove(&label).map(|(_, paths)| paths).unwrap_or_default();
             all.ended.push((label, groups));
         }
         all

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lowwater_shrinker::Totals;
 
+use super::maintenance::MaintenanceId;
+
 /// The number of counters that a cache has: `PLAIN` and `CAUSES` in `metrics.rs`.
 pub(super) const NR_COUNTERS: usize = 10;
 
@@ -18,7 +20,7 @@ pub(super) struct PublishedSeries {
     pub(super) caches: Totals<NR_COUNTERS>,
     /// The paths of the groups that have series.
     pub(super) groups: BTreeSet<String>,
-    /// For each cache by its label, the paths of the groups whose entries were not 0 at the last
-    /// publish with groups.
-    pub(super) pairs: BTreeMap<String, BTreeSet<String>>,
+    /// For each label, the cache of the last publish with groups, and the paths of the groups whose
+    /// entries in it were not 0.
+    pub(super) pairs: BTreeMap<String, (MaintenanceId, BTreeSet<String>)>,
 }

@@ -347,6 +347,25 @@ fn caches_of_a_name_are_numbered_in_the_order_in_which_they_were_built() {
     drop(other);
 }
 
+/// The label's next cache takes the place of the ended one, whose end no call reports otherwise.
+#[test]
+fn entries_by_group_of_a_label_end_with_their_cache() {
+    let (runtime, book) = (runtime(), Book::default());
+    let cache = cache_of(&runtime, "pages");
+    let group = runtime.group("t").unwrap();
+    (0..5).for_each(|key| drop(cache.entry(key).group(&group).insert(vec![])));
+    book.publish(&runtime, Labels::Groups);
+    let series = "lowwater_cache_group_entries{cache=pages,group=/t}";
+    assert_eq!(book.get(series), Some(5.0));
+    book.publish(&runtime, Labels::Shrinkers);
+    assert_eq!(book.get(series), Some(5.0), "it is not published, and has not ended");
+    drop(cache);
+    let next = cache_of(&runtime, "pages");
+    book.publish(&runtime, Labels::Shrinkers);
+    assert_eq!(book.get(series), Some(0.0));
+    drop(next);
+}
+
 #[test]
 fn more_groups_than_the_bound_are_counted_and_not_named() {
     let (runtime, book) = (runtime(), Book::default());
