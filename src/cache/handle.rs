@@ -61,7 +61,8 @@ use crate::Runtime;
 ///
 /// Listener, weigher, load and the `Drop` of values run without any lock, and may use the cache. A
 /// key's `Hash` and `Eq` may run under a lock of the cache, so they must not use the cache, wait
-/// for a thread that uses it, or drop the last handle on any cache. A value's `Clone` runs inside a
+/// for a thread that uses it, or drop the last handle on any cache; neither may the `Drop` of the
+/// payload of their panic. A value's `Clone` runs inside a
 /// read-side section: while it blocks, no cache of the process frees removed entries. A panic of
 /// `Clone` is passed on to the caller of the call that returns the value. [`insert`](Self::insert),
 /// [`remove`](Self::remove) and [`Entry::and_compute`](super::Entry::and_compute) clone the
