@@ -45,8 +45,8 @@ pub struct Statistics {
     pub ghost_hits: u64,
     /// Lookups of single names in backends.
     pub backend_lookups: u64,
-    /// Dentries that were allocated uncharged, because their memcg had no room; the last put frees
-    /// each.
+    /// Dentries that became uncharged, at their allocation or by a rename to a longer name, because
+    /// their memcg had no room; the last put frees each.
     pub refused: u64,
 }
 
