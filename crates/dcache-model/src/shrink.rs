@@ -287,7 +287,9 @@ impl DcacheCore {
             protected,
             &self.counters,
         );
-        self.counters.promoted(dentry.addr());
+        if parent.is_some() {
+            self.counters.promoted(dentry.addr());
+        }
         self.relist(sb, dentry, locked);
     }
 

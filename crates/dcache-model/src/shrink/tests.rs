@@ -43,3 +43,21 @@ fn d19_a_trim_spares_a_negative_that_turned_positive_or_was_used_since_the_walk(
         fixture.assert_valid();
     }
 }
+
+/// Another thread creates one of the files between the walk of a trim and the promotion.
+#[test]
+fn only_protected_negatives_count_as_promoted() {
+    let fixture = Fixture::new(16, Probation::default());
+    let (mount, root) = (&fixture.mount, fixture.tree.root());
+    let (core, sb) = (&*mount.core, &*mount.sb);
+    for path in [&b"/created"[..], b"/missing"] {
+        (0..2).for_each(|_| fixture.missing(path));
+    }
+    let (_, promoted) = core.isolate(&sb.probation, root, NodeId::ZERO, &mut 2, u64::MAX, SecondChance::Promote);
+    assert_eq!(promoted.len(), 2);
+    drop(mount.create(b"/created").unwrap());
+    promoted.for_each(|dentry| core.promote(sb, &dentry));
+    assert_eq!(sb.counts(root, NodeId::ZERO)[..3], [1, 0, 1]);
+    assert_eq!(fixture.dcache.statistics().promoted, 1);
+    fixture.assert_valid();
+}
