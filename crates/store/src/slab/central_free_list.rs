@@ -4,9 +4,9 @@
 //! chunks, so that the emptiest can become empty.
 //!
 //! It is the only part of a slab that adds and removes chunks; threads reach it in batches through
-//! their [thread caches](super::thread_cache) and the [transfer cache](super::transfer_cache). A change must ensure that a chunk is returned
-//! exactly when all its slots are free, and that a slot in a thread cache, or in the transfer cache,
-//! counts as not free here.
+//! their [thread caches](super::thread_cache) and the [transfer cache](super::transfer_cache). A
+//! change must ensure that a chunk is returned exactly when all its slots are free, and that a slot
+//! in a thread cache, or in the transfer cache, counts as not free here.
 
 use super::chunk_memory::ChunkMemory;
 use super::free::{Free, FreeList};

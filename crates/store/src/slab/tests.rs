@@ -2,10 +2,9 @@
 //! reader uses it.
 //!
 //! `unit` has one property for each test, `compaction` those of compaction, with the objects of
-//! `thing`, `shared_chunks` those of chunks that slabs share, `transfer` those of free slots that pass
-//! from thread to thread; `loom` checks small models in every
-//! order of the threads' steps. A change must ensure that a property that depends on this order is
-//! checked in `loom`.
+//! `thing`, `shared_chunks` those of chunks that slabs share, `transfer` those of free slots that
+//! pass from thread to thread; `loom` checks small models in every order of the threads' steps. A
+//! change must ensure that a property that depends on this order is checked in `loom`.
 
 #[cfg(not(any(lowwater_loom, miri)))]
 mod compaction;
