@@ -18,6 +18,7 @@ use lowwater_store::ExtendibleIndex;
 use lowwater_store::{slotted, CompressedLinks};
 use std::fs::read_to_string;
 use std::hint::black_box;
+use std::sync::Barrier;
 
 struct Thing(CompressedLinks, SlotState, u64);
 
@@ -114,7 +115,23 @@ fn resident_memory_follows_the_entries() {
         index.visit(&mut cursor, &pin(), |thing| seen += u64::from(thing.2 % 10 == 0));
     }
     assert_eq!(seen, N / 10);
-    handles.into_iter().flatten().for_each(|handle| remove(&index, handle));
+    // Segments that a reader of another thread has held back are freed by a collection.
+    let (is_inside, may_leave) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _reader = pin();
+            is_inside.wait();
+            may_leave.wait();
+        });
+        is_inside.wait();
+        handles.into_iter().flatten().for_each(|handle| remove(&index, handle));
+        may_leave.wait();
+    });
+    index.collect();
+    let collected = index.footprint();
+    sweep(tree.root());
+    index.collect();
+    assert_eq!(collected, index.footprint(), "some replaced segments stayed");
     drop(index);
     sweep(tree.root());
     assert!(resident() < before + 3 * DIFFERENCE_MAX, "memory is kept after the index was dropped");

@@ -32,9 +32,9 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// Releases memory that can be released at once: moves a few segments, so that more chunks can
-    /// be released, releases the spare chunks of segments, and calls
-    /// [`Slab::collect`](crate::Slab::collect) on the index's slab. Returns the bytes of retired
-    /// objects that remain.
+    /// be released, [flushes](lowwater_rcu::flush) the replaced segments, releases the spare chunks
+    /// of segments, and calls [`Slab::collect`](crate::Slab::collect) on the index's slab. Returns
+    /// the bytes of retired objects that remain.
     ///
     /// O(waiting objects), as for the slab. Must not be called from a closure that runs under an
     /// index's lock.
@@ -42,6 +42,8 @@ impl<T: Slotted> ExtendibleIndex<T> {
         // Each move has its own read-side section, so that the earlier segments need not wait for
         // the last move.
         (0..MOVES).take_while(|_| self.tidy(&lowwater_rcu::pin())).for_each(drop);
+        // Otherwise they wait for the next retirements of this process, which may be idle.
+        lowwater_rcu::flush();
         if let Some(pool) = self.pool() {
             pool.give_spare_back();
         }
