@@ -32,7 +32,7 @@ use super::core::Core;
 use super::expiry::deadline::{Deadline, Expires};
 use super::record::{Handle, Record};
 use crate::runtime::{Known, NextRun};
-use state::{Compacted, CompactionPass, CompactionState};
+use state::{Compacted, CompactionPass, CompactionState, COLLECT_BYTES};
 
 /// Compaction begins when the number of records has changed by at most 1 in `QUIET_PARTS` during
 /// `QUIET`. Outstanding readers are also checked once per `QUIET` before it begins.
@@ -112,7 +112,7 @@ where
             return NextRun::In(READERS_WAIT);
         }
         if pass.compacted.is_enough() {
-            if slab.collect_some(usize::MAX).get() > 0 {
+            if self.is_held_back() {
                 return NextRun::In(READERS_WAIT);
             }
             pass.compacted = Compacted::default();
@@ -152,7 +152,7 @@ where
             return Err(NextRun::In(QUIET));
         }
         // Without this check, memory that readers hold back would grow with each pass.
-        if slab.collect_some(usize::MAX).get() > 0 {
+        if self.is_held_back() {
             return Err(NextRun::In(QUIET));
         }
         // Relaxed: as in `request_compaction`. A removal from here on requests another compaction.
@@ -161,6 +161,12 @@ where
             0 => Err(NextRun::WhenNotified),
             _ => Ok(CompactionPass { at: Cursor::new(), compacted: Compacted::default(), footprint: slab.footprint() }),
         }
+    }
+
+    /// Collects old records. Returns whether readers hold back so many that a pass should wait: a
+    /// few always wait, if other threads read and replace records all the time.
+    fn is_held_back(&self) -> bool {
+        self.index.slab().collect_some(usize::MAX) >= COLLECT_BYTES
     }
 
     /// Copies the records of evacuated chunks in the next segment of the index, or some of them;

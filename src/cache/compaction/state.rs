@@ -11,9 +11,10 @@ use lowwater_store::index::Cursor;
 
 /// Copied records, and bytes of their charges, after which the memory of the old records is
 /// collected. The bytes are the low mark of the least allowance for retired memory
-/// (`runtime/retired.rs`), above which compaction pauses.
+/// (`runtime/retired.rs`), above which compaction pauses. A pass also waits while readers hold back
+/// as many bytes.
 const COLLECT_EVERY: usize = 16_384;
-const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
+pub(super) const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
 
 /// The pass in progress, or the number of records that must be stable before a pass.
 #[derive(Default)]

@@ -53,7 +53,7 @@ where
     eventually(PATIENCE, "removed records are freed", || cache.inner.core.index.slab().collect() == ByteSize::ZERO);
 }
 
-fn left() -> impl Iterator<Item = u64> {
+fn left() -> impl Iterator<Item = u64> + Clone {
     (0..ENTRIES).step_by(PARTS as usize)
 }
 
@@ -441,6 +441,38 @@ fn entries_whose_clone_panics_or_that_change_stay_in_place() {
     assert!(left().all(|n| cache.peek(&Dear(n)) == Some(n + 1)), "an insert was lost, or an old value came back");
     assert_eq!(cache.len() as u64, ENTRIES / PARTS);
     cache.inner.core.queues.assert_valid();
+}
+
+/// Some of the overwritten entries wait for a reader at every moment.
+#[test]
+fn a_cache_with_steady_overwrites_and_readers_is_compacted() {
+    let runtime = runtime();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    (0..ENTRIES).for_each(|n| assert!(cache.insert(n, n).is_ok()));
+    let slab = cache.inner.core.index.slab();
+    let full = slab.footprint();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for thread in 0..4 {
+            let (cache, done) = (&cache, &done);
+            s.spawn(move || {
+                let mut own = left().skip(16 * thread).take(16).cycle();
+                while !done.load(Ordering::Relaxed) {
+                    let _pinned = cache.pin();
+                    own.by_ref().take(16).for_each(|n| drop(cache.insert(n, n)));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        (0..ENTRIES).filter(|n| n % PARTS != 0).for_each(|n| assert!(cache.remove(&n).is_some()));
+        cache.collect();
+        // A panic here would leave the threads running, for which the scope waits.
+        let is_returned = || slab.footprint().get() * 4 < full.get();
+        let waited =
+            std::panic::catch_unwind(AssertUnwindSafe(|| eventually(PATIENCE, "memory is returned", is_returned)));
+        done.store(true, Ordering::Relaxed);
+        waited.unwrap();
+    });
 }
 
 #[test]
