@@ -107,9 +107,8 @@ where
             let since = self.freed_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             if since >= COLLECT_EVERY {
                 self.freed_since.store(0, Ordering::Relaxed);
-                let is_all = self.has_shrunk() && self.index.slab().collect_some(usize::MAX) == ByteSize::ZERO;
-                if !is_all {
-                    // The cache may be idle when the readers leave, or shrink no further.
+                if self.has_shrunk() && self.index.slab().collect_some(usize::MAX) > ByteSize::ZERO {
+                    // The cache may be idle when the readers leave.
                     self.collect_later();
                 }
                 self.trim();

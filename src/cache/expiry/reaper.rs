@@ -78,8 +78,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     }
 
     /// Has the housekeeper [`collect`](Self::collect) removed records that readers hold back, at
-    /// its next run but one after the last call, mostly [`PERIOD`] later: a cache that evicts all
-    /// the time collects by itself.
+    /// its next run but one after the last call, mostly [`PERIOD`] later: a cache that shrinks
+    /// all the time collects by itself.
     pub(crate) fn collect_later(&self) {
         // Relaxed, both: the notifier's lock orders the stores before the housekeeper's loads. Not
         // notified twice: the housekeeper is notified already, or is about to look again.

@@ -35,7 +35,7 @@ use lowwater_base::NodeId;
 pub(crate) struct SharedSlab<T: Slotted> {
     /// Free slots and retired objects, by thread.
     pub(super) thread_caches: ThreadCaches,
-    /// The chunks, and the free slots that are in no thread cache.
+    /// The chunks, the free slots that are in no thread cache, and the transfer cache.
     pool: Mutex<CentralFreeList>,
     /// Slots of all chunks.
     slots: AtomicUsize,
@@ -170,7 +170,7 @@ impl<T: Slotted> SharedSlab<T> {
             let mut thread_cache = thread_cache.lock();
             self.flush(&mut thread_cache, &mut self.pool.lock());
         }
-        self.flush_transfer();
+        self.flush_transfer(usize::MAX);
         let slots = self.pool.lock().begin_compaction();
         if slots == 0 {
             self.end_compaction();
@@ -231,7 +231,7 @@ impl<T: Slotted> SharedSlab<T> {
             unsafe { Self::end_all(all) };
         }
         // No thread adds a batch any more, as all thread caches are closed.
-        shared.flush_transfer();
+        shared.flush_transfer(usize::MAX);
         let mut pool = shared.pool.lock();
         pool.closed = true;
         let is_last = pool.free == pool.slots;
@@ -248,16 +248,16 @@ impl<T: Slotted> SharedSlab<T> {
         size_of::<Self>() + self.thread_caches.footprint() + self.pool.lock().footprint()
     }
 
-    /// Returns the number of free slots that are in no thread cache.
+    /// Returns the number of free slots that are in no thread cache, and not in transfer.
     #[cfg(all(test, lowwater_loom))]
     pub(crate) fn free(&self) -> usize {
         self.pool.lock().free
     }
 
-    /// Returns the number of free slots in the transfer cache.
+    /// Returns the number of free slots of node 0 in the transfer cache.
     #[cfg(test)]
     pub(crate) fn in_transfer(&self) -> usize {
-        self.pool.lock().transfer.slots()
+        self.pool.lock().transfer.slots(0)
     }
 
     /// Returns the number of slots that are in use, in a thread cache, or in the transfer cache.

@@ -5,8 +5,12 @@
 //! Through the chunks it would pass slot by slot, under the lock of the central free list, with a
 //! cache miss for each; here a whole batch passes in O(1).
 //!
-//! A change must ensure that all slots of a batch are on the batch's node, and that few slots wait
-//! here: a chunk with one of them cannot be returned.
+//! A chunk with one of these slots cannot be returned, so batches wait here only while threads also
+//! allocate: after [`IDLE_MAX`] of them in a row, each further one goes to the chunks, and one that
+//! waits as well.
+//!
+//! A change must ensure that all slots of a batch are on the batch's node, and that the slots that
+//! wait here are returned when the slab shrinks.
 
 use super::free::FreeList;
 use crate::fallible::try_box;
@@ -15,10 +19,12 @@ use alloc::vec::Vec;
 use lowwater_base::NodeId;
 
 /// The number of slots in a batch.
-pub(super) const BATCH: u32 = 128;
-/// The batches have at most this fraction of the slab's slots, as a divisor: more than a reclaimer
-/// frees at once, between the watermarks.
-const PARTS: usize = 16;
+pub(super) const BATCH: u32 = if cfg!(lowwater_loom) { 1 } else { 128 };
+/// The batches have at most this fraction of the slab's slots, as a divisor, when one is added: more
+/// than a reclaimer frees at once, between the watermarks.
+const PARTS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+/// The maximum number of batches that are added while no thread wants one.
+const IDLE_MAX: u32 = 64;
 
 /// Batches of free slots. Guarded by the lock of the central free list, for which these slots are
 /// not free.
@@ -32,8 +38,8 @@ struct Batches {
     by_node: Vec<Vec<FreeList>>,
     /// The number of batches of all nodes.
     len: usize,
-    /// True if a batch was taken since the last call of [`TransferCache::is_unused`].
-    was_used: bool,
+    /// The number of batches that were offered since a thread wanted one, up to [`IDLE_MAX`].
+    idle: u32,
 }
 
 impl Batches {
@@ -54,31 +60,37 @@ impl TransferCache {
     }
 
     /// Adds a batch of a slab with `slots` slots. Returns it if there are enough batches for such a
-    /// slab, or no memory.
+    /// slab, if no thread wants one, or without memory; the caller then also returns the slots of a
+    /// batch that waits ([`pop`](Self::pop)), if no thread wants one.
     pub(super) fn put(&mut self, batch: FreeList, node: NodeId, slots: usize) -> Result<(), FreeList> {
         let most = slots / PARTS / BATCH as usize;
         if self.batches.is_none() && most > 0 {
             self.batches = try_box(Batches::default());
         }
-        let Some(batches) = self.batches.as_mut().filter(|batches| batches.len < most) else { return Err(batch) };
-        let Some(of_node) = batches.of_node(node) else { return Err(batch) };
+        let Some(batches) = &mut self.batches else { return Err(batch) };
+        if batches.idle >= IDLE_MAX {
+            return Err(batch);
+        }
+        batches.idle += 1;
+        let has_room = batches.len < most;
+        let Some(of_node) = batches.of_node(node).filter(|_| has_room) else { return Err(batch) };
         of_node.push(batch);
         batches.len += 1;
         Ok(())
     }
 
+    /// Returns true if batches were offered and no thread wanted one for long.
+    pub(super) fn is_idle(&self) -> bool {
+        self.batches.as_ref().is_some_and(|batches| batches.idle >= IDLE_MAX)
+    }
+
     /// Takes a batch of slots on `node`, the latest one.
     pub(super) fn take(&mut self, node: NodeId) -> Option<FreeList> {
         let batches = self.batches.as_mut()?;
+        batches.idle = 0;
         let batch = batches.by_node.get_mut(node.index())?.pop()?;
         batches.len -= 1;
-        batches.was_used = true;
         Some(batch)
-    }
-
-    /// Returns true if no batch was taken since the last call.
-    pub(super) fn is_unused(&mut self) -> bool {
-        !self.batches.as_mut().is_some_and(|batches| core::mem::replace(&mut batches.was_used, false))
     }
 
     /// Takes any batch, to return its slots to their chunks.
@@ -89,11 +101,15 @@ impl TransferCache {
         Some(batch)
     }
 
-    /// Returns the number of slots.
-    #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        let batches = self.batches.iter().flat_map(|batches| batches.by_node.iter().flatten());
-        batches.map(|batch| batch.len() as usize).sum()
+    /// Returns the number of batches.
+    pub(super) fn len(&self) -> usize {
+        self.batches.as_ref().map_or(0, |batches| batches.len)
+    }
+
+    /// Returns the number of slots on a node.
+    pub(super) fn slots(&self, node: usize) -> usize {
+        let of_node = self.batches.as_ref().and_then(|batches| batches.by_node.get(node));
+        of_node.map_or(0, |batches| batches.len() * BATCH as usize)
     }
 
     /// Returns the heap bytes.

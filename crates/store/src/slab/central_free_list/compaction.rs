@@ -20,7 +20,11 @@ const STEPS: usize = 8;
 impl CentralFreeList {
     /// Returns true if some node is sparse enough to be compacted. O(nodes).
     pub(crate) fn is_sparse(&self) -> bool {
-        self.nodes.iter().any(|node| is_sparse(node.all))
+        self.nodes.iter().enumerate().any(|(node, of_node)| {
+            // A compaction begins with the return of the slots in transfer.
+            let free = of_node.all.free + self.transfer.slots(node);
+            is_sparse(Sum { free, ..of_node.all })
+        })
     }
 
     /// Selects the emptiest chunks of each sparse node for evacuation, as long as their objects fit

@@ -19,15 +19,12 @@ const COLLECT: usize = 64;
 
 impl<T: Slotted> SharedSlab<T> {
     /// Seals all open bags, drops at most `most` objects without readers, and returns free slots to
-    /// their chunks; those in the transfer cache only if no thread has taken any since the last
-    /// call. Returns the retired bytes that remain.
+    /// their chunks, of those in the transfer cache at most `most`. Returns the retired bytes that
+    /// remain.
     pub(in crate::slab) fn collect(&self, most: usize) -> u64 {
         self.seal_all();
         self.drop_ready(most);
-        let is_unused = self.pool.lock().transfer.is_unused();
-        if is_unused {
-            self.flush_transfer();
-        }
+        self.flush_transfer(most);
         self.waiting.get().get()
     }
 
@@ -54,9 +51,8 @@ impl<T: Slotted> SharedSlab<T> {
         most - left
     }
 
-    /// Returns the slots in the transfer cache to their chunks, and spare chunks to the system.
+    /// Returns spare chunks to the system.
     pub(in crate::slab) fn give_spare_back(&self) {
-        self.flush_transfer();
         self.pool.lock().give_spare_back();
     }
 

@@ -166,7 +166,8 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Makes a whole batch of free slots the spare one. The spare one before goes to the transfer
-    /// cache; or to the chunks, if enough wait there, or chunks are being evacuated.
+    /// cache; or to the chunks, if enough wait there, or chunks are being evacuated. If no thread
+    /// wants a batch, one that waits also goes to the chunks.
     #[cold]
     fn set_aside(&self, thread_cache: &mut ThreadCache) {
         let batch = core::mem::replace(&mut thread_cache.spare, thread_cache.free.take());
@@ -180,8 +181,12 @@ impl<T: Slotted> SharedSlab<T> {
             false => pool.transfer.put(batch, thread_cache.node, slots).err(),
             true => Some(batch),
         };
-        if let Some(batch) = refused {
-            self.put_all(batch, pool);
+        let Some(batch) = refused else { return };
+        self.put_all(batch, pool);
+        if pool.transfer.is_idle() {
+            if let Some(batch) = pool.transfer.pop() {
+                self.put_all(batch, pool);
+            }
         }
     }
 
@@ -191,9 +196,11 @@ impl<T: Slotted> SharedSlab<T> {
         self.put_all(thread_cache.spare.take(), pool);
     }
 
-    /// Returns the slots in the transfer cache to their chunks.
-    pub(super) fn flush_transfer(&self) {
-        loop {
+    /// Returns at most `slots` slots in the transfer cache to their chunks, in whole batches.
+    pub(super) fn flush_transfer(&self, slots: usize) {
+        // The bound of the loop: batches that other threads add from now on stay.
+        let batches = self.pool.lock().transfer.len().min(slots / BATCH as usize);
+        for _ in 0..batches {
             // Locked for each batch, as other threads wait for the lock.
             let pool = &mut self.pool.lock();
             let Some(batch) = pool.transfer.pop() else { break };

@@ -12,95 +12,118 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 use lowwater_base::NodeId;
 
-/// The slots of the slab of these tests.
-const SLOTS: usize = 200_000;
+/// Objects of the slab of these tests.
+const OBJECTS: usize = 200_000;
 
-/// Returns a slab whose thread caches and transfer cache have got free slots, all by one thread,
-/// and the objects that are left.
-fn with_freed_slots(dropped: &Arc<AtomicUsize>) -> (Slab<Thing>, Vec<Slot<Thing>>) {
-    let slab = Slab::new();
-    let mut things: Vec<_> = (0..SLOTS).map(|number| thing(&slab, number, dropped)).collect();
-    std::thread::scope(|s| {
-        s.spawn(|| things.truncate(SLOTS / 2));
-    });
-    (slab, things)
+/// A slab in whose transfer cache slots wait.
+struct Freed {
+    slab: Slab<Thing>,
+    things: Vec<Slot<Thing>>,
+    /// The number of all objects so far.
+    nr: usize,
+    dropped: Arc<AtomicUsize>,
 }
 
-fn waiting(slab: &Slab<Thing>) -> usize {
-    shared(slab).in_transfer()
+impl Freed {
+    fn new() -> Self {
+        let mut this = Self { slab: Slab::new(), things: Vec::new(), nr: 0, dropped: Arc::default() };
+        eventually(|| {
+            if this.things.len() < OBJECTS / 2 {
+                this.alloc(OBJECTS);
+            }
+            this.step();
+            this.waiting() > OBJECTS / 20
+        });
+        this
+    }
+
+    fn alloc(&mut self, nr: usize) {
+        self.things.extend((0..nr).map(|_| thing(&self.slab, 0, &self.dropped)));
+        self.nr += nr;
+    }
+
+    /// Allocates more than a thread cache has, so that a batch is wanted, and lets another thread
+    /// drop ten times as many objects.
+    fn step(&mut self) {
+        self.alloc(3 * BATCH as usize);
+        let rest = self.things.len() - 4_000;
+        self.elsewhere(|things| things.truncate(rest));
+    }
+
+    /// Changes the objects on another thread.
+    fn elsewhere(&mut self, change: impl FnOnce(&mut Vec<Slot<Thing>>) + Send) {
+        let things = &mut self.things;
+        std::thread::scope(|s| {
+            s.spawn(|| change(things));
+        });
+    }
+
+    fn waiting(&self) -> usize {
+        shared(&self.slab).in_transfer()
+    }
 }
 
 #[test]
 fn slots_that_one_thread_freed_are_allocated_by_another_batch_by_batch() {
-    let dropped = Arc::default();
-    let (slab, mut things) = with_freed_slots(&dropped);
-    let (before, batch) = (waiting(&slab), BATCH as usize);
-    assert!(before % batch == 0 && before > SLOTS / 20 && before <= SLOTS / 15, "{before}: a 16th of the slots");
-    let used = shared(&slab).used();
-    // Slots of the chunks for the rest of the thread cache.
-    while waiting(&slab) == before {
-        things.push(thing(&slab, 0, &dropped));
+    let mut freed = Freed::new();
+    let (before, batch, used) = (freed.waiting(), BATCH as usize, shared(&freed.slab).used());
+    // Slots of the thread cache come first.
+    while freed.waiting() == before {
+        freed.alloc(1);
     }
-    while waiting(&slab) > 0 {
-        let before = waiting(&slab);
-        things.extend((0..batch).map(|number| thing(&slab, number, &dropped)));
-        assert_eq!(waiting(&slab), before - batch, "each batch as a whole");
+    while freed.waiting() > 0 {
+        let before = freed.waiting();
+        freed.alloc(batch);
+        assert_eq!(freed.waiting(), before - batch, "each batch as a whole");
     }
-    assert!(shared(&slab).used() <= used + batch, "nothing was taken from the chunks");
-    slab.assert_valid();
+    assert_eq!(shared(&freed.slab).used(), used, "nothing was taken from the chunks");
+    freed.slab.assert_valid();
 }
 
 #[test]
-fn a_bounded_collection_leaves_slots_to_threads_that_allocate() {
-    let dropped = Arc::default();
-    let (slab, mut things) = with_freed_slots(&dropped);
-    let before = waiting(&slab);
-    while waiting(&slab) == before {
-        things.push(thing(&slab, 0, &dropped));
-    }
-    slab.collect_some(usize::MAX);
-    assert_eq!(waiting(&slab), before - BATCH as usize, "a batch was taken since");
-    slab.collect_some(usize::MAX);
-    assert_eq!(waiting(&slab), 0, "none was taken since");
-    slab.assert_valid();
+fn slots_that_no_thread_wants_go_to_their_chunks() {
+    // Readers of other tests may hold back the objects.
+    eventually(|| {
+        let mut freed = Freed::new();
+        freed.elsewhere(Vec::clear);
+        freed.waiting() == 0
+    });
 }
 
 #[test]
-fn a_collection_and_a_compaction_return_all_slots_to_their_chunks() {
-    let dropped = Arc::default();
-    let (slab, things) = with_freed_slots(&dropped);
-    eventually(|| slab.collect().get() == 0);
-    assert_eq!((waiting(&slab), shared(&slab).used()), (0, things.len()));
-    let (slab, mut things) = with_freed_slots(&dropped);
-    // Sparse, also without the slots that are in transfer and retired.
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            let mut number = 0;
-            things.retain(|_| {
-                number += 1;
-                number % 10 == 0
-            });
+fn a_collection_and_a_compaction_return_slots_to_their_chunks() {
+    let mut freed = Freed::new();
+    let (before, batch) = (freed.waiting(), BATCH as usize);
+    freed.slab.collect_some(3 * batch + 1);
+    assert_eq!(freed.waiting(), before - 3 * batch, "a bounded collection returns as many as it may");
+    eventually(|| freed.slab.collect().get() == 0);
+    assert_eq!((freed.waiting(), shared(&freed.slab).used()), (0, freed.things.len()));
+    let mut number = 0;
+    freed.elsewhere(|things| {
+        things.retain(|_| {
+            number += 1;
+            number % 10 == 0
         });
     });
-    assert!(waiting(&slab) > 0);
-    assert!(slab.begin_compaction() > 0);
-    assert_eq!(waiting(&slab), 0);
-    std::thread::scope(|s| {
-        s.spawn(|| things.truncate(1_000));
+    eventually(|| {
+        freed.alloc(5_000);
+        freed.step();
+        freed.waiting() > 0
     });
-    assert_eq!(waiting(&slab), 0, "slots of evacuated chunks would not come back");
-    slab.end_compaction();
-    slab.assert_valid();
+    assert!(freed.slab.begin_compaction() > 0);
+    assert_eq!(freed.waiting(), 0);
+    freed.elsewhere(|things| things.truncate(1_000));
+    assert_eq!(freed.waiting(), 0, "slots of evacuated chunks would not come back");
+    freed.slab.end_compaction();
+    freed.slab.assert_valid();
 }
 
 #[test]
 fn a_slab_may_be_dropped_with_slots_in_transfer() {
-    let dropped = Arc::default();
-    let (slab, things) = with_freed_slots(&dropped);
-    assert!(waiting(&slab) > 0);
+    let Freed { slab, things, nr, dropped } = Freed::new();
     drop(slab);
     drop(things);
-    assert_eq!(Arc::try_unwrap(dropped).unwrap().into_inner(), SLOTS);
+    assert_eq!(Arc::try_unwrap(dropped).unwrap().into_inner(), nr);
 }
 
 /// A list of one slot, which is never read.
@@ -117,13 +140,25 @@ fn batches_are_for_their_node_and_a_part_of_the_slab() {
     let [one, two, three, four, five] = slots.each_mut().map(list);
     let (node, other) = (NodeId::new(0), NodeId::new(1));
     assert!(transfer.put(one, node, 2_047).is_err(), "a 16th of the slab is less than a batch");
+    assert_eq!((transfer.len(), transfer.footprint()), (0, 0));
     assert!(transfer.put(two, node, 2_048).is_ok());
     assert!(transfer.put(three, node, 4_095).is_err());
     assert!(transfer.put(four, other, 4_096).is_ok());
     assert!(transfer.put(five, other, 4_096).is_err());
-    assert!(transfer.is_unused() && transfer.take(NodeId::new(2)).is_none() && transfer.is_unused());
+    assert_eq!([0, 1, 2].map(|node| transfer.slots(node)), [128, 128, 0]);
+    assert!(transfer.take(NodeId::new(2)).is_none());
     assert!(transfer.take(node).is_some() && transfer.take(node).is_none());
-    assert!(!transfer.is_unused() && transfer.is_unused());
     assert!(transfer.footprint() >= 2 * size_of::<FreeList>());
-    assert!(transfer.pop().is_some() && transfer.pop().is_none());
+    assert!(transfer.pop().is_some() && transfer.pop().is_none() && transfer.len() == 0);
+}
+
+#[test]
+fn batches_are_refused_after_64_that_no_thread_wanted() {
+    let (mut transfer, mut slots) = (TransferCache::new(), [0_u64; 66]);
+    let (node, mut batches) = (NodeId::new(0), slots.iter_mut().map(list));
+    let mut put = |transfer: &mut TransferCache| transfer.put(batches.next().unwrap(), node, usize::MAX).is_ok();
+    assert!((0..64).all(|_| !transfer.is_idle() && put(&mut transfer)));
+    assert!(transfer.is_idle() && !put(&mut transfer));
+    assert!(transfer.take(NodeId::new(1)).is_none(), "a thread wants one, though not of this node");
+    assert!(!transfer.is_idle() && put(&mut transfer));
 }
