@@ -87,7 +87,7 @@ where
         if self.is_refresh {
             match self.find_to_refresh(hash) {
                 Revalidation::Hit(found) => return Ok(found),
-                Revalidation::Reload(mut refresh, old) => {
+                Revalidation::Reload(old, mut refresh) => {
                     let loaded = refresh.load_here(load);
                     return refresh.finish_or(loaded, old);
                 }
@@ -150,7 +150,7 @@ where
         // Not by `or_try_fill_with_async`: see `begin_fill`.
         let filled = match self.begin_fill().await {
             BegunFill::Done(filled) => filled,
-            BegunFill::Reload(mut refresh, old) => {
+            BegunFill::Reload(old, mut refresh) => {
                 let loaded = super::run_task::run_task(|| Some(refresh.run()), load).await;
                 refresh.finish_or(loaded, old)?
             }
@@ -187,7 +187,7 @@ where
     pub async fn or_try_fill_with_async<E>(self, load: impl Future<Output = Result<V, E>>) -> Result<Filled<V>, E> {
         match self.begin_fill().await {
             BegunFill::Done(filled) => Ok(filled),
-            BegunFill::Reload(mut refresh, old) => {
+            BegunFill::Reload(old, mut refresh) => {
                 let loaded = super::run_task::run_task(|| Some(refresh.run()), load).await;
                 refresh.finish_or(loaded, old)
             }
@@ -207,7 +207,7 @@ where
         if self.is_refresh {
             match self.find_to_refresh(hash) {
                 Revalidation::Hit(found) => return BegunFill::Done(found),
-                Revalidation::Reload(refresh, old) => return BegunFill::Reload(refresh, old),
+                Revalidation::Reload(old, refresh) => return BegunFill::Reload(old, refresh),
                 Revalidation::Miss(entry) => self = entry,
             }
         }
@@ -238,7 +238,7 @@ where
 enum BegunFill<'a, K, V, S> {
     Done(Filled<V>),
     /// Reload the old value, which is returned if the reload fails while the value is usable.
-    Reload(Refresh<K, V, S>, OldValue<'a, V>),
+    Reload(OldValue<'a, V>, Refresh<K, V, S>),
     Load(BegunLoad<'a, K, V, S>),
 }
 

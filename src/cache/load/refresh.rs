@@ -122,12 +122,15 @@ pub(super) enum Revalidation<'a, K, V, S> {
     /// Return this value.
     Hit(Filled<V>),
     /// Reload the entry.
-    Reload(Refresh<K, V, S>, OldValue<'a, V>),
+    Reload(OldValue<'a, V>, Refresh<K, V, S>),
     /// Load the value.
     Miss(Entry<'a, K, V, S>),
 }
 
 /// The value of an entry that is being reloaded, as it was found before the reload.
+///
+/// Dropped after the [`Refresh`], so bound before it: it may be the last clone, and its drop may
+/// load the key, which waits until the reload has ended.
 pub(super) struct OldValue<'a, V> {
     found: Filled<V>,
     deadline: SeenDeadline,
@@ -305,7 +308,7 @@ where
             counters.looked_up(true);
         }
         match refresh {
-            Some(refresh) => Revalidation::Reload(refresh, OldValue { found, deadline, lookup }),
+            Some(refresh) => Revalidation::Reload(OldValue { found, deadline, lookup }, refresh),
             None => Revalidation::Hit(found),
         }
     }
@@ -466,22 +469,24 @@ where
 
     /// Returns the value that the entry has now, live or stale. If the entry has left, and no call
     /// has removed it, returns `found` until its deadline.
-    fn usable(mut self, found: Filled<V>, deadline: SeenDeadline) -> Option<Filled<V>> {
-        let core = &self.cache.inner.core;
+    fn usable(self, found: Filled<V>, deadline: SeenDeadline) -> Option<Filled<V>> {
+        // Dropped before `found`, as parameters are dropped last: see `OldValue`.
+        let mut this = self;
+        let core = &this.cache.inner.core;
         // The keys' `Eq` and the value's `Clone` run here while followers wait.
-        let _running = self.leader.run();
+        let _running = this.leader.run();
         // Dropped after the release of the load's lock: see `begin_refresh`.
         let guard = pin();
         // Under the segment's lock: see `Leader::is_stopped`.
         let there =
-            self.leader.with_key(|key| core.index.with(self.hash, &guard, |there| there.key == *key, |there| there));
+            this.leader.with_key(|key| core.index.with(this.hash, &guard, |there| there.key == *key, |there| there));
         match there {
             Some(record) => {
                 let freshness = core.freshness(record);
                 let value = || Filled { value: record.value.clone(), origin: origin_of(freshness) };
                 (freshness != Freshness::Gone).then(value)
             }
-            None if self.leader.is_stopped() => None,
+            None if this.leader.is_stopped() => None,
             None => (!deadline.at.is_past(core.clock.now_for(deadline))).then_some(found),
         }
     }

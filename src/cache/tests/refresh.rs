@@ -11,6 +11,7 @@ mod ages;
 mod changes;
 mod loads;
 mod model;
+mod old_values;
 
 use crate::cache::{
     CacheBuildError, CacheBuilder, Computed, ExpiryEvent, Hit, Lifetime, Op, Origin, Refresh, RejectReason,
