@@ -265,6 +265,14 @@ impl Clock {
         self.refresh().freshness(at, self.now())
     }
 
+    /// As [`freshness`](Self::freshness), for a record that may have left.
+    pub(crate) fn freshness_of_seen(&self, seen: SeenDeadline) -> Freshness {
+        if seen.at.is_never() {
+            return Freshness::Fresh;
+        }
+        self.refresh().freshness(seen.at, self.now_for(seen))
+    }
+
     /// Returns the time that a record with this deadline has to live, as [`Deadline::time_left`].
     pub(crate) fn time_left(&self, at: Deadline, now: Now) -> Option<Duration> {
         at.time_left(now).map(|left| left.saturating_sub(self.refresh().stale_time(at)))

@@ -487,7 +487,10 @@ where
                 (freshness != Freshness::Gone).then(value)
             }
             None if this.leader.is_stopped() => None,
-            None => (!deadline.at.is_past(core.clock.now_for(deadline))).then_some(found),
+            None => match core.clock.freshness_of_seen(deadline) {
+                Freshness::Gone => None,
+                freshness => Some(Filled { origin: origin_of(freshness), ..found }),
+            },
         }
     }
 

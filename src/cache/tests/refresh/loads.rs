@@ -76,7 +76,7 @@ fn an_error_is_returned_when_the_old_value_may_not_be_used_any_more() {
 fn a_caller_whose_load_fails_gets_the_value_that_the_entry_has_then() {
     type Change = fn(&Numbers, &ManualClock);
     type Found = Result<(u64, Origin), &'static str>;
-    let changes: [(&str, Change, Found); 10] = [
+    let changes: [(&str, Change, Found); 11] = [
         ("age", |_, clock| clock.advance(4 * SECOND), Ok((1, Origin::Stale))),
         ("expire", |_, clock| clock.advance(20 * SECOND), Err("away")),
         (
@@ -92,6 +92,14 @@ fn a_caller_whose_load_fails_gets_the_value_that_the_entry_has_then() {
         ("compute", |cache, _| assert!(cache.entry(1).and_compute(|_| Op::Remove).is_ok()), Err("away")),
         ("clear", |cache, _| cache.clear(), Err("away")),
         ("evict", |cache, _| evict(cache), Ok((1, Origin::Cached))),
+        (
+            "evict and age",
+            |cache, clock| {
+                evict(cache);
+                clock.advance(4 * SECOND);
+            },
+            Ok((1, Origin::Stale)),
+        ),
         (
             "evict and advance",
             |cache, clock| {
