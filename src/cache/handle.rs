@@ -81,13 +81,18 @@ use crate::Runtime;
 /// refused ([`RejectReason::HeldByReaders`](super::RejectReason::HeldByReaders)).
 /// [`collect`](Self::collect) drops retired entries at once, except those that readers hold back.
 ///
-/// A key whose `Hash` or `Eq` panics, or is inconsistent, is a fault of that key only: lookups may
+/// A key whose `Hash` or `Eq` panics, or is inconsistent, mostly affects that key only: lookups may
 /// not find its entry, also later if its hash has panicked once while an insert made the index
 /// grow. The entry stays charged until it expires or is evicted, which needs a hash that does not
 /// panic; at the latest until [`clear`](Self::clear), the drop of its group by
 /// [`drop_group`](Runtime::drop_group), or the drop of the cache. If a full cache consists of
 /// entries only whose hash panics, inserts are refused. A panic hook may run with a lock of the
 /// cache held, so it must not use the cache.
+///
+/// There is one exception: a removal that finds its entry under another hash than the insert did,
+/// with the same 8-bit tag, may hide the entry of another key. Lookups of that key then miss; if it
+/// is inserted again, its old value may be returned later. So a key's hash must not change while
+/// its entry is in the cache.
 ///
 /// When less than half of the memory for entries on a node is used, and it is 1 MiB or more, the
 /// runtime's housekeeper compacts it: clones of the keys and values of some entries take their

@@ -14,6 +14,11 @@
 //! by a list. So an object is referenced from two places. Exactly one thread removes it from the
 //! index, and that thread also has to end the object's life by dropping its handle.
 //!
+//! The hash of an object must not change while the object is in the index. A removal decrements
+//! overflow counts by the hash that it is called with: if that has the object's tag but is not the
+//! hash of the insert, these may be the counts of another object, which lookups then do not find.
+//! After another insert of that object's key, lookups may find the older of the two objects later.
+//!
 //! # Work per operation
 //!
 //! An insert or a removal works in one segment, under the segment's lock, and touches one cache
