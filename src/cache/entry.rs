@@ -246,8 +246,9 @@ where
     ///
     /// One of the concurrent callers runs its load, in its own thread or task, and returns the new
     /// value; the others return the old value at once. If the load fails, its caller gets the value
-    /// that the entry has then, live or stale; of an entry that was evicted meanwhile, the old
-    /// value until its stale time has passed; otherwise, as after a [`Cache::remove`], the error.
+    /// that the entry has then, live or stale; of an entry that was evicted, has expired and was
+    /// removed, or was dropped with its group, the old value until the stale time that it had at
+    /// the lookup has passed; otherwise, as after a [`Cache::remove`], the error.
     /// So a load should report its errors itself. For a load elsewhere, and for the rules, see
     /// [`Refresh`](super::Refresh).
     ///

@@ -467,8 +467,9 @@ where
         Ok(usable)
     }
 
-    /// Returns the value that the entry has now, live or stale. If the entry has left, and no call
-    /// has removed it, returns `found` until its deadline.
+    /// Returns the value that the entry has now, live or stale. If the entry was evicted, has
+    /// expired and was removed, or was dropped with its group, returns `found` until `deadline`,
+    /// the end of the stale time that the entry had at the lookup.
     fn usable(self, found: Filled<V>, deadline: SeenDeadline) -> Option<Filled<V>> {
         // Dropped before `found`, as parameters are dropped last: see `OldValue`.
         let mut this = self;
