@@ -435,8 +435,10 @@ impl<K, V> Leader<K, V> {
         self.load.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the load was stopped: a caller that finds the removal of the key's record
-    /// under the lock of its segment finds the stop before it as well.
+    /// Returns whether the load was stopped. A caller that finds under the segment's lock that a
+    /// call has removed the key's record also finds the stop of that call, if the call has found
+    /// this load. A call that stops before it takes the lock may miss a reload that starts in
+    /// between: both calls overlap, so the reload may return the value of before the removal.
     pub(crate) fn is_stopped(&self) -> bool {
         self.load.is_stopped()
     }
