@@ -139,7 +139,8 @@ impl RuntimeBuilder {
     /// usage, stalls of tasks in the control group and in the whole system (PSI, 150 ms of 2 s),
     /// and the file of the service manager (systemd). In a container the whole system is the host,
     /// which shares its memory with the container. The bound of
-    /// [`cgroup_limit`](Self::cgroup_limit) applies.
+    /// [`cgroup_limit`](Self::cgroup_limit) applies, and a limit that leaves no budget makes
+    /// [`build`](Self::build) fail as there.
     ///
     /// A source that does not exist, or that the process may not watch, is left out; the reason is
     /// in [`PressureStats::missing`](crate::pressure::PressureStats::missing). The methods for a
@@ -237,7 +238,8 @@ impl RuntimeBuilder {
     /// of cgroup v1, are read as well. Later changes of a limit take effect. Without a limit there
     /// is no bound; without a visible group
     /// [`missing`](crate::pressure::PressureStats::missing) has the reason. A group that cannot be
-    /// read makes [`build`](Self::build) fail.
+    /// read makes [`build`](Self::build) fail, as does a limit that leaves nothing beside the
+    /// margin ([`LimitTooSmall`](RuntimeBuildError::LimitTooSmall)).
     ///
     /// ```
     /// use lowwater::{ByteSize, Runtime};
