@@ -20,6 +20,8 @@ use crate::store::namespace::Namespace;
 
 /// The most clients that wait to be accepted at one TCP address.
 const BACKLOG: u32 = 128;
+/// The most free ports that are tried for a host name with several addresses.
+const FREE_PORTS_TRIED: usize = 16;
 
 /// An open socket that accepts clients.
 #[derive(Debug)]
@@ -65,8 +67,8 @@ impl Listener {
                     )
                 };
                 let sockets = match address.strip_prefix("*:") {
-                    Some(port) => bind_each(all_addresses(port).map_err(refused)?.into_iter()),
-                    None => bind_each(lookup_host(address).await.map_err(refused)?),
+                    Some(port) => bind_each(&all_addresses(port).map_err(refused)?, bind),
+                    None => bind_each(&lookup_host(address).await.map_err(refused)?.collect::<Vec<_>>(), bind),
                 };
                 sockets.map_err(refused)?.into_iter().map(Socket::Tcp).collect()
             }
@@ -193,9 +195,30 @@ fn all_addresses(port: &str) -> io::Result<[SocketAddr; 2]> {
 
 /// Binds each address of a host name once; if any port will do, all to the same one. As in
 /// memcached, an address that this system does not have is skipped if another one is bound.
-fn bind_each(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<TcpListener>> {
+///
+/// A port that the system chooses for one address may be in use at another one, by a connection of
+/// any program. Then all addresses are bound again, to another port.
+fn bind_each(
+    addresses: &[SocketAddr],
+    mut bind: impl FnMut(SocketAddr) -> io::Result<TcpListener>,
+) -> io::Result<Vec<TcpListener>> {
+    let is_any_port = addresses.iter().all(|address| address.port() == 0);
+    for _ in 1..FREE_PORTS_TRIED {
+        match bind_once(addresses, &mut bind) {
+            Err(why) if is_any_port && why.kind() == io::ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+    bind_once(addresses, &mut bind)
+}
+
+/// Binds each address once, those without a port to the port of the first one.
+fn bind_once(
+    addresses: &[SocketAddr],
+    bind: &mut impl FnMut(SocketAddr) -> io::Result<TcpListener>,
+) -> io::Result<Vec<TcpListener>> {
     let (mut listeners, mut seen, mut missing) = (Vec::<TcpListener>::new(), Vec::new(), None);
-    for mut address in addresses {
+    for mut address in addresses.iter().copied() {
         if seen.contains(&address) {
             continue;
         }
@@ -299,17 +322,43 @@ mod tests {
             let address = |text: &str| text.parse::<SocketAddr>().unwrap();
             let any = address("127.0.0.1:0");
             // 192.0.2.1 is for documentation: no machine has it.
-            let there = bind_each([any, address("192.0.2.1:0"), any].into_iter()).unwrap();
+            let there = bind_each(&[any, address("192.0.2.1:0"), any], bind).unwrap();
             assert_eq!(there.len(), 1);
             let bound = there[0].local_addr().unwrap();
             let client = std::net::TcpStream::connect(bound).unwrap();
             let (accepted, _) = there[0].accept().await.unwrap();
             assert!(rustix::net::sockopt::socket_keepalive(&accepted).unwrap());
             drop(client);
-            let missing = bind_each([address("192.0.2.1:0")].into_iter()).unwrap_err();
+            let missing = bind_each(&[address("192.0.2.1:0")], bind).unwrap_err();
             assert_eq!(missing.kind(), io::ErrorKind::AddrNotAvailable);
-            let taken = bind_each([any, bound].into_iter()).unwrap_err();
+            let taken = bind_each(&[any, bound], bind).unwrap_err();
             assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        });
+    }
+
+    /// Connections of other programs may have the port that the first address gets.
+    #[test]
+    fn a_port_in_use_at_another_address_is_replaced() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            // The listener of the second address has another port here, so that both are bound.
+            let second = |port| SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+            let bind_after = |failures: usize, port| {
+                let mut attempts = 0;
+                let bound = bind_each(&[loopback(0), second(port)], |address| match address {
+                    SocketAddr::V4(_) => bind(address),
+                    SocketAddr::V6(_) if attempts == failures => bind(loopback(0)),
+                    SocketAddr::V6(_) => {
+                        attempts += 1;
+                        Err(io::ErrorKind::AddrInUse.into())
+                    }
+                });
+                (bound.map(|bound| bound.len()).map_err(|why| why.kind()), attempts)
+            };
+            assert_eq!(bind_after(3, 0), (Ok(2), 3));
+            assert_eq!(bind_after(usize::MAX, 0), (Err(io::ErrorKind::AddrInUse), FREE_PORTS_TRIED));
+            assert_eq!(bind_after(usize::MAX, 1), (Err(io::ErrorKind::AddrInUse), 1));
         });
     }
 
@@ -317,9 +366,9 @@ mod tests {
     fn all_addresses_of_ipv6_are_not_those_of_ipv4() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let of_v4 = bind_each([SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))].into_iter()).unwrap();
+            let of_v4 = bind_each(&[SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))], bind).unwrap();
             let port = of_v4[0].local_addr().unwrap().port();
-            match bind_each([SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))].into_iter()) {
+            match bind_each(&[SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))], bind) {
                 Err(why) if is_missing(&why) => eprintln!("skipped: there is no IPv6: {why}"),
                 of_v6 => assert!(rustix::net::sockopt::ipv6_v6only(&of_v6.unwrap()[0]).unwrap()),
             }
