@@ -70,7 +70,9 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
         Ok(changed)
     })?;
     let changed = [(name.to_owned(), changed)];
-    if let Some(what) = server.settings.limits_without_effect(&changed, server.users.read().as_ref()) {
+    // A statement of its own: the lock on the users must not be held while the line is written.
+    let without_effect = server.settings.limits_without_effect(&changed, server.users.read().as_ref());
+    if let Some(what) = without_effect {
         server.log(0, format_args!("tenant set: {what}"));
     }
     Ok(())
