@@ -1,6 +1,6 @@
-//! SIGHUP: reads the tenants' limits (`--config`), the users (`-Y`), and the certificate and key of
-//! TLS again, while clients are served. The cache keeps its values, and open connections keep their
-//! tenants and their encryption.
+//! SIGHUP: reads the tenants' limits (`--config`), the users (`-Y`), and the certificate, key and
+//! authorities (`ssl_ca_cert`) of TLS again, while clients are served. The cache keeps its values,
+//! and open connections keep their tenants and their encryption.
 //!
 //! Either all files are valid and take effect, or no setting changes and the log has the reason. A
 //! tenant whose line was removed gets no limits; a tenant that never had a line keeps those of

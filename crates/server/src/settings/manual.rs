@@ -84,7 +84,7 @@ fn man(command: &Command, flags: &[Flag]) -> String {
         let _ = write!(page, ".TP\n{}{value}\n{}\n", names.join(", "), roff(&flag.help));
     }
     page.push_str(
-        ".SH SIGNALS\n.TP\n\\fBSIGHUP\\fR\nreads the files of \\fB\\-\\-config\\fR and \\fB\\-Y\\fR, and the certificate and key of \\fB\\-Z\\fR again\n\
+        ".SH SIGNALS\n.TP\n\\fBSIGHUP\\fR\nreads the files of \\fB\\-\\-config\\fR and \\fB\\-Y\\fR, and the certificate, the key and the authorities (\\fBssl_ca_cert\\fR) of \\fB\\-Z\\fR again\n\
          .TP\n\\fBSIGTERM\\fR, \\fBSIGUSR1\\fR\nend the server, and save the values with \\fB\\-\\-save\\-file\\fR\n\
          .TP\n\\fBSIGINT\\fR\nends the server without saving\n",
     );
@@ -185,6 +185,16 @@ mod tests {
         assert!(!is_quoted, "an open quote: {line}");
         words.extend(Some(word).filter(|word| !word.is_empty()));
         words
+    }
+
+    #[test]
+    fn the_page_names_each_file_that_sighup_reads() {
+        let text = crate::settings::args::parse(["lowwater-server", "--print", "man"]).unwrap_err().to_string();
+        let (_, signals) = text.split_once(".SH SIGNALS").unwrap();
+        let hangup = signals.lines().find(|line| line.starts_with("reads")).unwrap();
+        for file in ["config", "Y", "certificate", "key", "ssl_ca_cert"] {
+            assert!(hangup.contains(file), "{file}: {hangup}");
+        }
     }
 
     #[test]
