@@ -86,8 +86,12 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
     let hangups = reload::Hangups::new()?;
     let mut signal = pin!(stop_signal()?);
     let inherited = inherited()?;
+    let (connections_max, threads, given) = (settings.connections_max, settings.threads, inherited.len());
     let (server, listeners) = match inherited.is_empty() {
-        true => open(settings).await?,
+        true => {
+            descriptors::allow(connections_max, threads, settings.listen.len(), 0)?;
+            open(settings).await?
+        }
         false => {
             let restricted = settings.listen.iter().find_map(|listen| listen.tenant.as_deref());
             if let Some(tenant) = restricted {
@@ -99,8 +103,8 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<Ending
             open_with(Server::new(settings)?, inherited).await?
         }
     };
-    // Again: a host name may have several addresses, and the service manager opens other sockets.
-    descriptors::allow(server.settings.connections_max, server.settings.threads, listeners.cache.len())?;
+    // Again: a host name may have several addresses.
+    descriptors::allow(connections_max, threads, listeners.cache.len(), given)?;
     // Locked until the values are saved, and before the file of `-P` is written: a second server
     // must not replace the first one's file.
     let save_file = on_blocking_thread(&server, lock_save_file).await??.map(Arc::new);

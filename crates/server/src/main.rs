@@ -165,7 +165,8 @@ fn run(settings: settings::Settings) -> Result<(), String> {
     if let Some(what) = settings.limits_without_effect(&settings.limits, settings.users.as_ref()) {
         eprintln!("lowwater-server: {what}");
     }
-    net::descriptors::allow(settings.connections_max, settings.threads, settings.listen.len())?;
+    // The acceptor adds the listeners, which are not those of -l if the manager has opened any.
+    net::descriptors::allow(settings.connections_max, settings.threads, 0, 0)?;
     let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
     let ending = workers.run(acceptor::serve(settings, workers.round_robin()));

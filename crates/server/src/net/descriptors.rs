@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Descriptors of each thread's event loop.
 const PER_THREAD: u64 = 4;
-/// Descriptors of each listener: its socket, the service manager's one, and the spare one.
-const PER_LISTENER: u64 = 3;
+/// Descriptors of each listener: its socket, and the spare one.
+const PER_LISTENER: u64 = 2;
 /// Descriptors for standard streams, HTTP, files, and clients that are being refused.
 const OTHERS: u64 = 64;
 /// The least time between two log lines about clients without a descriptor.
@@ -28,18 +28,19 @@ struct DescriptorLimit {
 }
 
 /// Raises the process's limit of file descriptors, if it is too low for this many connections,
-/// threads and listeners.
+/// threads and listeners. `inherited` of the listeners are duplicates of the service manager's
+/// descriptors, which stay open.
 ///
 /// # Errors
 ///
 /// A sentence, if the system does not allow as many.
 #[cfg(unix)]
-pub fn allow(connections_max: u64, threads: usize, listeners: usize) -> Result<(), String> {
+pub fn allow(connections_max: u64, threads: usize, listeners: usize, inherited: usize) -> Result<(), String> {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
     let given = getrlimit(Resource::Nofile);
     let limit = DescriptorLimit { soft: given.current, hard: given.maximum };
-    let needed = needed(connections_max, threads, listeners);
+    let needed = needed(connections_max, threads, listeners, inherited);
     let Some(wanted) = limit.raised_to(needed) else { return Ok(()) };
     let raised = setrlimit(Resource::Nofile, Rlimit { current: wanted.soft, maximum: wanted.hard });
     raised.map_err(|_| limit.refusal(needed, connections_max))
@@ -47,13 +48,14 @@ pub fn allow(connections_max: u64, threads: usize, listeners: usize) -> Result<(
 
 /// Elsewhere, sockets are not bounded by such a limit.
 #[cfg(not(unix))]
-pub fn allow(_connections_max: u64, _threads: usize, _listeners: usize) -> Result<(), String> {
+pub fn allow(_connections_max: u64, _threads: usize, _listeners: usize, _inherited: usize) -> Result<(), String> {
     Ok(())
 }
 
 /// Returns the number of descriptors that a server needs.
-fn needed(connections_max: u64, threads: usize, listeners: usize) -> u64 {
-    connections_max.saturating_add(threads as u64 * PER_THREAD + listeners as u64 * PER_LISTENER + OTHERS)
+fn needed(connections_max: u64, threads: usize, listeners: usize, inherited: usize) -> u64 {
+    let of_listeners = listeners as u64 * PER_LISTENER + inherited as u64;
+    connections_max.saturating_add(threads as u64 * PER_THREAD + of_listeners + OTHERS)
 }
 
 impl DescriptorLimit {
@@ -138,8 +140,8 @@ mod tests {
         ] {
             assert_eq!(given.raised_to(needed), wanted, "{given:?} {needed}");
         }
-        assert_eq!(needed(u64::MAX, 4, 1), u64::MAX);
-        let why = limit(Some(40), Some(40)).refusal(needed(1024, 4, 1), 1024);
+        assert_eq!(needed(u64::MAX, 4, 1, 0), u64::MAX);
+        let why = limit(Some(40), Some(40)).refusal(needed(1024, 4, 1, 1), 1024);
         assert!(why.contains("1024 connections need 1107 file descriptors, and the system allows 40"), "{why}");
     }
 

@@ -5,7 +5,9 @@
 //! A change must keep the read timeout of each client, by which a missing answer is noticed.
 
 use std::io::ErrorKind;
-use std::process::Command;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
 
 use rustix::process::{prlimit, Resource, Rlimit};
 
@@ -61,4 +63,35 @@ fn a_low_limit_is_raised_or_refused_at_start() {
     let refused = command("-c 9000000000000000000").output().unwrap();
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && why.contains("-c: 9000000000000000000 connections need"), "{refused:?}");
+}
+
+/// The addresses of `-l` have no effect beside a socket of the service manager.
+#[test]
+fn the_limit_counts_the_listeners_that_are_open() {
+    const CONNECTIONS: u64 = 1000;
+    /// Of one thread, of one listener, and of all else.
+    const OTHERS: u64 = 4 + 2 + 64;
+    let socket = || Stdio::from(OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
+    for (inherited, addresses, wanted) in [
+        ("", 1, CONNECTIONS + OTHERS),
+        ("", 3, CONNECTIONS + OTHERS + 4),
+        // The manager's descriptor stays open.
+        ("env LISTEN_PID=$$ LISTEN_FDS=1 ", 3, CONNECTIONS + OTHERS + 1),
+    ] {
+        let program = env!("CARGO_BIN_EXE_lowwater-server");
+        let listen = " -l 127.0.0.1:0".repeat(addresses);
+        let start =
+            format!("ulimit -Sn 64 && exec {inherited}{program} -m 8 -t 1 -c {CONNECTIONS}{listen} 3<&0 </dev/null");
+        let mut command = Command::new("sh");
+        command.args(["-c", &start]).stdin(socket());
+        let server = Server::start_by(command);
+        assert_eq!(soft_limit(&server), wanted, "{inherited:?}, {addresses} addresses");
+    }
+}
+
+/// Returns the limit of descriptors that is in force for the server.
+fn soft_limit(server: &Server) -> u64 {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process().as_raw_nonzero())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    line.split_whitespace().nth(3).unwrap().parse().unwrap()
 }
