@@ -276,6 +276,16 @@ impl Client {
     }
 }
 
+/// Returns whether IPv6 is on. If it was turned off by sysctl, `::` can be bound, and no address of
+/// IPv6 can be reached.
+fn has_ipv6() -> bool {
+    let bound = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0));
+    if let Err(why) = &bound {
+        eprintln!("skipped: there is no IPv6: {why}");
+    }
+    bound.is_ok()
+}
+
 /// Calls `once` until it returns the true of [`TestServer::stop_in_time`].
 fn until_ended_in_time(mut once: impl FnMut() -> bool) {
     assert!((0..20).any(|_| once()), "no server ended in time");
