@@ -193,8 +193,9 @@ fn all_addresses(port: &str) -> io::Result<[SocketAddr; 2]> {
     Ok([(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()])
 }
 
-/// Binds each address of a host name once; if any port will do, all to the same one. As in
-/// memcached, an address that this system does not have is skipped if another one is bound.
+/// Binds each address of a host name once; if any port will do, all to the same one. An address
+/// that this system does not have is skipped if another one is bound; memcached skips one of a
+/// family that is missing, and fails with `EADDRNOTAVAIL`.
 ///
 /// A port that the system chooses for one address may be in use at another one, by a connection of
 /// any program. Then all addresses are bound again, to another port.
