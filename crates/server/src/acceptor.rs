@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::counters::Counter;
 use crate::net::descriptors::{self, SpareDescriptor};
-use crate::net::listener::Listener;
+use crate::net::listener::{bind_first, Listener};
 use crate::net::stream::Stream;
 use crate::server::{Server, Stop};
 use crate::settings::Settings;
@@ -229,7 +229,7 @@ pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String
 /// Gives the server these listeners, and opens the one for HTTP.
 async fn open_with(mut server: Server, cache: Vec<Listener>) -> Result<(Arc<Server>, Listeners), String> {
     let http = match &server.settings.http {
-        Some(address) => Some(TcpListener::bind(address).await.map_err(|why| {
+        Some(address) => Some(bind_first(address).await.map_err(|why| {
             format!("cannot listen for HTTP on {address}: {why}; choose another address or port with --http")
         })?),
         None => None,

@@ -242,6 +242,18 @@ fn bind_once(
     }
 }
 
+/// Binds the first address of a host name that can be bound.
+pub async fn bind_first(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::other("the host has no address");
+    for address in lookup_host(address).await? {
+        match bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
 /// Binds an address. As in memcached, one of IPv6 takes no connections of IPv4: `0.0.0.0` and `::`
 /// can be bound to the same port, each for its own clients.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

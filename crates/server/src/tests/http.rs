@@ -185,3 +185,16 @@ fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
     });
     assert!(took < enough, "it took {took:?}");
 }
+
+/// Otherwise a client of IPv4 would reach an endpoint that is meant for IPv6 alone.
+#[test]
+fn an_ipv6_address_takes_no_clients_of_ipv4() {
+    if !has_ipv6() {
+        return;
+    }
+    let server = TestServer::start(|settings| settings.http = Some("[::]:0".to_owned()));
+    let port = server.http.unwrap().port();
+    assert!(TcpStream::connect((std::net::Ipv6Addr::LOCALHOST, port)).is_ok());
+    let refused = TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).map(drop);
+    assert_eq!(refused.map_err(|why| why.kind()), Err(std::io::ErrorKind::ConnectionRefused));
+}
