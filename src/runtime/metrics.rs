@@ -184,7 +184,8 @@ impl Runtime {
     /// 0. Its counters keep their values, and the next cache of that name continues from them. This
     /// holds for the last 1,024 ended caches: totals of an older one are forgotten, and start again
     /// at 0. Counts of a cache between its last publish and its end are lost. When a group has
-    /// ended, the next call with [`Labels::Groups`] sets its usage and its entries to 0.
+    /// ended, the next call with [`Labels::Groups`] sets its usage to 0, and its entries in the
+    /// caches that the call publishes.
     ///
     /// # Many groups
     ///
