@@ -301,15 +301,18 @@ async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundR
                 Some(permit) => {
                     let (namespace, is_plain) = (listener.namespace.clone(), listener.is_plain);
                     // Before a login, a connection belongs to no tenant. With TLS, it takes a
-                    // permit after its handshake.
-                    let is_open = server.settings.users.is_none() && (is_plain || server.tls.is_none());
+                    // permit and is counted after its handshake.
+                    let has_handshake = !is_plain && server.tls.is_some();
+                    let is_open = server.settings.users.is_none() && !has_handshake;
                     let tenant_permit = is_open.then(|| server.store.admit_connection(&namespace));
                     if let Some(None) = tenant_permit {
                         server.counters.count(Counter::RejectedConnections);
                         drop(tokio::spawn(reject(stream, TenantPermit::REFUSAL)));
                         continue;
                     }
-                    server.counters.count(Counter::TotalConnections);
+                    if !has_handshake {
+                        server.counters.count(Counter::TotalConnections);
+                    }
                     let owner = (namespace, tenant_permit.flatten());
                     server.store.update_clock();
                     let entry = server.open_connections.add_client(addresses, server.store.now_seconds());

@@ -18,8 +18,8 @@ use crate::store::namespace::Namespace;
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
-/// Does the handshake of TLS. Returns the stream and the permit of the namespace's tenant; no
-/// permit if a login is required.
+/// Does the handshake of TLS, and counts the connection. Returns the stream and the permit of the
+/// namespace's tenant; no permit if a login is required.
 ///
 /// # Errors
 ///
@@ -40,14 +40,16 @@ pub(super) async fn shake_hands(
     let counter = if shaken.is_ok() { Counter::SslNewSessions } else { Counter::SslHandshakeErrors };
     server.counters.count(counter);
     let stream = shaken?;
-    if server.settings.users.is_some() {
-        return Ok((stream, None));
-    }
-    match server.store.admit_connection(namespace) {
-        Some(permit) => Ok((stream, Some(permit))),
-        // Boxed: all idle connections would hold room for it.
-        None => Err(Box::pin(refuse(server, stream)).await),
-    }
+    let permit = match server.settings.users {
+        Some(_) => None,
+        None => match server.store.admit_connection(namespace) {
+            Some(permit) => Some(permit),
+            // Boxed: all idle connections would hold room for it.
+            None => return Err(Box::pin(refuse(server, stream)).await),
+        },
+    };
+    server.counters.count(Counter::TotalConnections);
+    Ok((stream, permit))
 }
 
 /// Tells a client above its tenant's limit of connections that it is refused, and returns an error.

@@ -293,7 +293,10 @@ fn a_tenants_connections_are_taken_after_the_handshake() {
     // Repeated, as the server waits half a second for a client on a busy machine.
     let refusal = (0..9).find_map(|_| refused().ok());
     assert_eq!(refusal.as_deref(), Some("ERROR Too many open connections of this tenant\r\n"));
-    assert!(server.server.counters.get(crate::counters::Counter::RejectedConnections) > 0);
+    let counters = &server.server.counters;
+    assert!(counters.get(crate::counters::Counter::RejectedConnections) > 0);
+    let total = counters.get(crate::counters::Counter::TotalConnections);
+    assert_eq!(total, 1, "without the refused ones, and the one without a handshake");
     drop(first);
     let left = Instant::now();
     loop {
