@@ -92,6 +92,7 @@ mod handle;
 mod index_cursors;
 mod inner;
 mod insert;
+mod len_mark;
 mod limits;
 mod load;
 mod lookup;

@@ -11,7 +11,7 @@
 mod times;
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32};
 use std::sync::{Arc, Weak};
 
 use hashbrown::DefaultHashBuilder;
@@ -29,6 +29,7 @@ use super::expiry::times::Times;
 use super::functions::{Listener, ValueFunctions};
 use super::handle::Cache;
 use super::inner::{CacheInner, Leftover, Weigher};
+use super::len_mark::LenMark;
 use super::limits::CacheLimits;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
@@ -475,8 +476,8 @@ where
             inflight: InflightLoads::default(),
             most: AtomicU32::new(0),
             is_stuck: AtomicBool::new(false),
-            freed_since: AtomicU32::new(0),
-            collected_len: AtomicU32::new(u32::MAX),
+            freed_since: AtomicU16::new(0),
+            collected: LenMark::default(),
             sweeps: SweepSchedule::default(),
             is_compaction_requested: AtomicBool::new(false),
             compaction: OnceBox::new(),

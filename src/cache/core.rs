@@ -8,7 +8,7 @@
 //! hashing and comparison runs under a lock.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use super::expiry::lifetime::{Expiry, ExpiryEvent};
 use super::expiry::sweep::SweepSchedule;
 use super::functions::ValueFunctions;
 use super::index_cursors::IndexCursors;
+use super::len_mark::LenMark;
 use super::load::single_flight::InflightLoads;
 use super::policy::queues::Queues;
 use super::record::{Handle, Record};
@@ -87,10 +88,9 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// from the other queue.
     pub(super) is_stuck: AtomicBool,
     /// Records evicted in the background since a collection of the slab was last considered.
-    pub(super) freed_since: AtomicU32,
-    /// The number of records at the last such collection, or the largest number seen since;
-    /// `u32::MAX` before the first.
-    pub(super) collected_len: AtomicU32,
+    pub(super) freed_since: AtomicU16,
+    /// The mark of such collections.
+    pub(super) collected: LenMark,
     pub(super) sweeps: SweepSchedule,
     /// The cache was found to be sparse. False when a pass begins, or finds nothing to do.
     pub(super) is_compaction_requested: AtomicBool,

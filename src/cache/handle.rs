@@ -135,9 +135,9 @@ where
     /// Drops the keys and values of removed entries that no reader holds back, and returns unused
     /// memory to the system. Returns the bytes that readers still hold back. O(retired entries).
     ///
-    /// Threads that remove entries do the same work in small steps, and so does the reclaimer when the
-    /// cache has shrunk; call this to have it done at once. Entries that readers hold back are dropped
-    /// soon after the readers have left. If the remaining entries are sparse, the runtime's
+    /// Threads that remove entries do the same work in small steps, and so does the reclaimer when
+    /// the cache has shrunk; call this to have it done at once. Entries that readers hold back are
+    /// dropped soon after the readers have left. If the remaining entries are sparse, the runtime's
     /// housekeeper then compacts them.
     pub fn collect(&self) -> ByteSize {
         let stays = self.inner.core.collect();

@@ -24,11 +24,7 @@ use super::stats::Removals;
 /// Background evictions after which removed records are collected, if the cache has shrunk. A
 /// collection needs a fence on every processor, which interrupts readers, so it must pay off: with
 /// 128, the p99.9 of lookups during a shrink was 7.1 us instead of 1.
-const COLLECT_EVERY: u32 = 16_384;
-/// A cache has shrunk if it has lost this fraction of its records, as a divisor. One that is full
-/// has room for new records in the slots of removed ones, after their readers have left; it loses
-/// and gains fewer records, between the watermarks.
-const SHRUNK_PARTS: u32 = 16;
+const COLLECT_EVERY: u16 = 16_384;
 /// Records whose cache lines are prefetched together.
 const AHEAD: usize = 8;
 
@@ -103,11 +99,12 @@ where
         if sc.flags().contains(Reclaim::BACKGROUND) {
             // Relaxed, both accesses: the number only decides when to collect; two concurrent
             // collections do no harm.
-            let more = u32::try_from(freed).unwrap_or(u32::MAX);
+            let more = u16::try_from(freed).unwrap_or(u16::MAX);
             let since = self.freed_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             if since >= COLLECT_EVERY {
                 self.freed_since.store(0, Ordering::Relaxed);
-                if self.has_shrunk() && self.index.slab().collect_some(usize::MAX) > ByteSize::ZERO {
+                let has_shrunk = self.collected.has_shrunk(self.counters.len());
+                if has_shrunk && self.index.slab().collect_some(usize::MAX) > ByteSize::ZERO {
                     // The cache may be idle when the readers leave.
                     self.collect_later();
                 }
@@ -126,18 +123,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Returns whether the cache has lost 1 / [`SHRUNK_PARTS`] of its records since the last call
-    /// that returned true, or since it was largest after that; true at the first call. O(stripes).
-    pub(super) fn has_shrunk(&self) -> bool {
-        let len = u32::try_from(self.counters.len()).unwrap_or(u32::MAX);
-        // Relaxed, both accesses: the number only decides when to collect; two concurrent
-        // collections do no harm.
-        let before = self.collected_len.load(Ordering::Relaxed);
-        let has_shrunk = len <= before - before / SHRUNK_PARTS;
-        self.collected_len.store(if has_shrunk { len } else { before.max(len) }, Ordering::Relaxed);
-        has_shrunk
-    }
-
     /// Scans up to `nr` of the oldest records of a group on a node, evicts those that were not used
     /// or have expired, and uncharges the group for them.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {

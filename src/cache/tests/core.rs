@@ -37,26 +37,6 @@ fn a_borrowed_value_outlives_its_entry() {
 }
 
 #[test]
-fn a_cache_has_shrunk_when_a_sixteenth_of_its_entries_has_left() {
-    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
-    let core = &cache.inner.core;
-    let remove = |keys: std::ops::Range<u64>| keys.for_each(|key| assert!(cache.remove(&key).is_some()));
-    assert!(core.has_shrunk(), "nothing was collected yet");
-    (0..1_600).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
-    assert!(!core.has_shrunk(), "it has grown");
-    remove(0..60);
-    assert!(!core.has_shrunk());
-    remove(60..99);
-    assert!(!core.has_shrunk(), "99 of 1,600, since it was largest");
-    remove(99..100);
-    assert!(core.has_shrunk());
-    assert!(!core.has_shrunk(), "since the last time");
-    remove(100..194);
-    assert!(core.has_shrunk(), "94 of 1,500");
-}
-
-#[test]
 fn iteration_visits_each_live_entry_once() {
     let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();

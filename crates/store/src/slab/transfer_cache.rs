@@ -20,8 +20,8 @@ use lowwater_base::NodeId;
 
 /// The number of slots in a batch.
 pub(super) const BATCH: u32 = if cfg!(lowwater_loom) { 1 } else { 128 };
-/// The batches have at most this fraction of the slab's slots, as a divisor, when one is added: more
-/// than a reclaimer frees at once, between the watermarks.
+/// The batches have at most this fraction of the slab's slots, as a divisor, when one is added:
+/// more than a reclaimer frees at once, between the watermarks.
 const PARTS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 /// The maximum number of batches that are added while no thread wants one.
 const IDLE_MAX: u32 = 64;
