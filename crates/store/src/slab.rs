@@ -39,8 +39,9 @@
 //! [`Slab::waiting`] returns the bytes. Several slabs can share a counter, [`RetiredBytes`]: an
 //! owner with a memory limit reads it before it allocates more.
 //!
-//! Free slots wait, too: up to 256 in each thread cache; and while threads allocate, up to 1/16 of
-//! all slots on their way from threads that drop objects (`transfer_cache.rs`).
+//! Free slots wait, too, until the next collection: up to 256 in each thread cache, and 1/16 of all
+//! slots on their way from threads that drop objects to threads that allocate
+//! (`transfer_cache.rs`).
 //!
 //! # Compaction
 //!

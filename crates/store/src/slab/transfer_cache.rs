@@ -5,9 +5,9 @@
 //! Through the chunks it would pass slot by slot, under the lock of the central free list, with a
 //! cache miss for each; here a whole batch passes in O(1).
 //!
-//! A chunk with one of these slots cannot be returned, so batches wait here only while threads also
-//! allocate: after [`IDLE_MAX`] of them in a row, each further one goes to the chunks, and one that
-//! waits as well.
+//! A chunk with one of these slots cannot be returned. After [`IDLE_MAX`] batches in a row that no
+//! thread has wanted, or if the slab has become too small for them, each further one goes to the
+//! chunks, and one that waits as well. A collection returns all.
 //!
 //! A change must ensure that all slots of a batch are on the batch's node, and that the slots that
 //! wait here are returned when the slab shrinks.
@@ -42,6 +42,11 @@ struct Batches {
     idle: u32,
 }
 
+/// Returns the number of batches that may wait in a slab with this number of slots.
+fn most(slots: usize) -> usize {
+    slots / PARTS / BATCH as usize
+}
+
 impl Batches {
     /// Returns the batches of a node, with room for one more; `None` without memory.
     fn of_node(&mut self, node: NodeId) -> Option<&mut Vec<FreeList>> {
@@ -60,10 +65,10 @@ impl TransferCache {
     }
 
     /// Adds a batch of a slab with `slots` slots. Returns it if there are enough batches for such a
-    /// slab, if no thread wants one, or without memory; the caller then also returns the slots of a
-    /// batch that waits ([`pop`](Self::pop)), if no thread wants one.
+    /// slab, if no thread wants one, or without memory. If there are then
+    /// [too many](Self::has_too_many), the caller also takes one of them ([`pop`](Self::pop)).
     pub(super) fn put(&mut self, batch: FreeList, node: NodeId, slots: usize) -> Result<(), FreeList> {
-        let most = slots / PARTS / BATCH as usize;
+        let most = most(slots);
         if self.batches.is_none() && most > 0 {
             self.batches = try_box(Batches::default());
         }
@@ -79,9 +84,10 @@ impl TransferCache {
         Ok(())
     }
 
-    /// Returns true if batches were offered and no thread wanted one for long.
-    pub(super) fn is_idle(&self) -> bool {
-        self.batches.as_ref().is_some_and(|batches| batches.idle >= IDLE_MAX)
+    /// Returns true if more batches wait than a slab with `slots` slots may have, or no thread has
+    /// wanted one for long.
+    pub(super) fn has_too_many(&self, slots: usize) -> bool {
+        self.batches.as_ref().is_some_and(|batches| batches.len > most(slots) || batches.idle >= IDLE_MAX)
     }
 
     /// Takes a batch of slots on `node`, the latest one.

@@ -166,8 +166,8 @@ impl<T: Slotted> SharedSlab<T> {
     }
 
     /// Makes a whole batch of free slots the spare one. The spare one before goes to the transfer
-    /// cache; or to the chunks, if enough wait there, or chunks are being evacuated. If no thread
-    /// wants a batch, one that waits also goes to the chunks.
+    /// cache; or to the chunks, if enough wait there, or chunks are being evacuated. If too many
+    /// batches wait, one of them also goes to the chunks.
     #[cold]
     fn set_aside(&self, thread_cache: &mut ThreadCache) {
         let batch = core::mem::replace(&mut thread_cache.spare, thread_cache.free.take());
@@ -183,7 +183,7 @@ impl<T: Slotted> SharedSlab<T> {
         };
         let Some(batch) = refused else { return };
         self.put_all(batch, pool);
-        if pool.transfer.is_idle() {
+        if pool.transfer.has_too_many(slots) {
             if let Some(batch) = pool.transfer.pop() {
                 self.put_all(batch, pool);
             }

@@ -105,6 +105,7 @@ fn a_collection_and_a_compaction_return_slots_to_their_chunks() {
             number % 10 == 0
         });
     });
+    eventually(|| freed.slab.collect().get() == 0);
     eventually(|| {
         freed.alloc(5_000);
         freed.step();
@@ -157,8 +158,9 @@ fn batches_are_refused_after_64_that_no_thread_wanted() {
     let (mut transfer, mut slots) = (TransferCache::new(), [0_u64; 66]);
     let (node, mut batches) = (NodeId::new(0), slots.iter_mut().map(list));
     let mut put = |transfer: &mut TransferCache| transfer.put(batches.next().unwrap(), node, usize::MAX).is_ok();
-    assert!((0..64).all(|_| !transfer.is_idle() && put(&mut transfer)));
-    assert!(transfer.is_idle() && !put(&mut transfer));
+    assert!((0..64).all(|_| !transfer.has_too_many(usize::MAX) && put(&mut transfer)));
+    assert!(transfer.has_too_many(usize::MAX) && !put(&mut transfer));
     assert!(transfer.take(NodeId::new(1)).is_none(), "a thread wants one, though not of this node");
-    assert!(!transfer.is_idle() && put(&mut transfer));
+    assert!(!transfer.has_too_many(usize::MAX) && put(&mut transfer));
+    assert!(!transfer.has_too_many(65 * 2_048) && transfer.has_too_many(65 * 2_048 - 1), "a 16th of the slab");
 }
