@@ -77,10 +77,17 @@ where
     /// Returns the memory of removed records and their ghosts to the system, but for what readers
     /// hold back, and requests a compaction.
     pub(super) fn return_memory(&self) {
-        let _retained = self.collect();
+        self.release_removed();
+        self.request_compaction();
+    }
+
+    /// As [`return_memory`](Self::return_memory), without a compaction. Returns the bytes that
+    /// readers hold back.
+    pub(super) fn release_removed(&self) -> ByteSize {
+        let retained = self.collect();
         self.shrink_ghosts();
         self.trim();
-        self.request_compaction();
+        retained
     }
 
     /// Returns the state; none before the first request. Allocates it after that.

@@ -157,7 +157,11 @@ where
         }
         // Relaxed: as in `collect`.
         self.sweeps.has_retained.swap(false, Ordering::Relaxed).then(|| {
-            self.release_memory();
+            // While readers hold back records, a compaction would begin again and again: its own
+            // copies leave such records, which keep the cache sparse.
+            if self.release_removed() == ByteSize::ZERO {
+                self.request_compaction();
+            }
             NextRun::In(PERIOD)
         })
     }
