@@ -16,8 +16,12 @@ const BUDGET: u64 = 2_400 * ENTRY;
 const BATCH_MAX: u64 = 8;
 /// An allowance for bytes in the stocks of processors: they count as usage, but no entry has them.
 const STOCK: u64 = 64 << 10;
-/// The hit ratio of a pair beside idle pairs, in the last of several rounds over its keys.
+/// The hit ratio of a pair beside idle pairs, in one of `ROUNDS_MAX` rounds over its keys.
 const BUSY_HITS_MIN: f64 = 0.95;
+/// Mostly the idle pairs have given way after 3 or 4 rounds. A pair with hits of the greatest cost
+/// does so when its tallies, which saturate, have halved some 26 times: at each quarter of a budget
+/// that is evicted. That took up to 14 rounds in 700 draws with such a pair.
+const ROUNDS_MAX: usize = 30;
 
 fn patterns() -> impl Strategy<Value = Pattern> {
     prop_oneof![
@@ -99,12 +103,8 @@ proptest! {
         run(&stream, &mut real);
         let protected: u64 = stream.groups.iter().map(|group| group.low).sum();
         let keys = (BUDGET - protected) * 7 / 10 / ENTRY;
-        let mut hits = 0;
-        for _ in 0..12 {
-            hits = (0..keys).filter(|key| real.ask(busy, *key)).count();
-        }
-        let ratio = hits as f64 / keys as f64;
-        prop_assert!(ratio >= BUSY_HITS_MIN, "{ratio} of {keys} keys");
+        let mut round = || (0..keys).filter(|key| real.ask(busy, *key)).count() as f64 / keys as f64;
+        prop_assert!((0..ROUNDS_MAX).any(|_| round() >= BUSY_HITS_MIN), "of {keys} keys {} hit", round());
         for (group, spec) in real.groups().iter().zip(&stream.groups) {
             prop_assert!(group.usage().get() <= spec.max);
         }
