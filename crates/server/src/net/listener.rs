@@ -195,7 +195,7 @@ fn all_addresses(port: &str) -> io::Result<[SocketAddr; 2]> {
 
 /// Binds each address of a host name once; if any port will do, all to the same one. An address
 /// that this system does not have is skipped if another one is bound; memcached skips one of a
-/// family that is missing, and fails with `EADDRNOTAVAIL`.
+/// family that is missing or one in use, and fails if `bind` returns `EADDRNOTAVAIL`.
 ///
 /// A port that the system chooses for one address may be in use at another one, by a connection of
 /// any program. Then all addresses are bound again, to another port.

@@ -44,7 +44,8 @@ struct Args {
 
     /// Address to listen on, with an optional port; may be a comma-separated list, or be given
     /// several times. With `tag_NAME_:` in front, clients of that address are restricted to the
-    /// tenant NAME; with `notls:`, they use no TLS
+    /// tenant NAME; with `notls:`, they use no TLS. `*`: all addresses of IPv4 and IPv6; `::` takes
+    /// no clients of IPv4
     #[arg(short = 'l', long = "listen", default_value = "127.0.0.1", value_delimiter = ',', value_name = "addr")]
     listen: Vec<String>,
 
@@ -155,7 +156,7 @@ struct Args {
     pressure: bool,
 
     /// Address and port (or a port of 127.0.0.1) of the HTTP endpoint: a status page for browsers,
-    /// /metrics and /debug/shrinker; off by default
+    /// /metrics and /debug/shrinker; off by default. An address of IPv6 takes no clients of IPv4
     #[arg(long = "http", value_name = "addr")]
     http: Option<String>,
 

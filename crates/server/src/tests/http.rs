@@ -192,9 +192,13 @@ fn an_ipv6_address_takes_no_clients_of_ipv4() {
     if !has_ipv6() {
         return;
     }
-    let server = TestServer::start(|settings| settings.http = Some("[::]:0".to_owned()));
-    let port = server.http.unwrap().port();
-    assert!(TcpStream::connect((std::net::Ipv6Addr::LOCALHOST, port)).is_ok());
-    let refused = TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).map(drop);
-    assert_eq!(refused.map_err(|why| why.kind()), Err(std::io::ErrorKind::ConnectionRefused));
+    let is_refused = || {
+        let server = TestServer::start(|settings| settings.http = Some("[::]:0".to_owned()));
+        let port = server.http.unwrap().port();
+        assert!(TcpStream::connect((std::net::Ipv6Addr::LOCALHOST, port)).is_ok());
+        let client = TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port));
+        client.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    // A server of another test may have the port at its address of IPv4.
+    assert!((0..3).any(|_| is_refused()));
 }
