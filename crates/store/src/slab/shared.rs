@@ -263,8 +263,14 @@ impl<T: Slotted> SharedSlab<T> {
     /// Returns the number of slots that are in use, in a thread cache, or in the transfer cache.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
+        self.used_and_slots().0
+    }
+
+    /// Returns [`used`](Self::used), and the number of all slots.
+    #[cfg(test)]
+    pub(crate) fn used_and_slots(&self) -> (usize, usize) {
         let pool = self.pool.lock();
-        pool.slots - pool.free
+        (pool.slots - pool.free, pool.slots)
     }
 
     pub(super) fn assert_valid(&self) {

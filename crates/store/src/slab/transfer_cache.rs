@@ -28,6 +28,7 @@ const IDLE_MAX: u32 = 64;
 
 /// Batches of free slots. Guarded by the lock of the central free list, for which these slots are
 /// not free.
+#[doc(alias = "depot")]
 pub(super) struct TransferCache {
     /// Allocated for the first batch, as most slabs are small.
     batches: Option<Box<Batches>>,

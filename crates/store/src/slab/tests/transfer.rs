@@ -5,11 +5,12 @@
 use super::thing::{eventually, shared, thing, Thing};
 use crate::slab::free::{Free, FreeList};
 use crate::slab::transfer_cache::{TransferCache, BATCH};
-use crate::slab::{Slab, Slot};
+use crate::slab::{RetiredBytes, Slab, Slot};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
+use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_base::NodeId;
 
 /// Objects of the slab of these tests.
@@ -22,11 +23,15 @@ struct Freed {
     /// The number of all objects so far.
     nr: usize,
     dropped: Arc<AtomicUsize>,
+    /// The shared part of the slab has a clone while it exists.
+    retired: Arc<RetiredBytes>,
 }
 
 impl Freed {
     fn new() -> Self {
-        let mut this = Self { slab: Slab::new(), things: Vec::new(), nr: 0, dropped: Arc::default() };
+        let retired = Arc::new(RetiredBytes::new());
+        let slab = Slab::with_retired(Arc::clone(&retired));
+        let mut this = Self { slab, things: Vec::new(), nr: 0, dropped: Arc::default(), retired };
         eventually(|| {
             if this.things.len() < OBJECTS / 2 {
                 this.alloc(OBJECTS);
@@ -113,18 +118,38 @@ fn a_collection_and_a_compaction_return_slots_to_their_chunks() {
     });
     assert!(freed.slab.begin_compaction() > 0);
     assert_eq!(freed.waiting(), 0);
-    freed.elsewhere(|things| things.truncate(1_000));
+    // Batches are wanted again.
+    freed.step();
     assert_eq!(freed.waiting(), 0, "slots of evacuated chunks would not come back");
     freed.slab.end_compaction();
     freed.slab.assert_valid();
 }
 
+/// A compaction begins with the return of these slots.
+#[test]
+fn a_slab_is_sparse_regardless_of_slots_in_transfer() {
+    let mut freed = Freed::new();
+    // Mixed, so that no chunk becomes empty.
+    let mut number = 0_u64;
+    freed.things.sort_by_cached_key(|_| {
+        number += 1;
+        number.wrapping_mul(GOLDEN_RATIO)
+    });
+    eventually(|| {
+        freed.step();
+        freed.slab.is_sparse()
+    });
+    let (used, slots) = shared(&freed.slab).used_and_slots();
+    assert!(2 * used >= slots && 2 * (used - freed.waiting()) < slots, "{used} and {slots}");
+}
+
 #[test]
 fn a_slab_may_be_dropped_with_slots_in_transfer() {
-    let Freed { slab, things, nr, dropped } = Freed::new();
+    let Freed { slab, things, nr, dropped, retired } = Freed::new();
     drop(slab);
     drop(things);
     assert_eq!(Arc::try_unwrap(dropped).unwrap().into_inner(), nr);
+    assert!(Arc::try_unwrap(retired).is_ok(), "the shared part is freed with the last slot");
 }
 
 /// A list of one slot, which is never read.
