@@ -9,7 +9,7 @@
 //! names never compare as equal. Padding keeps them apart because a name has no byte 0.
 
 use crate::error::ErrorKind;
-use lowwater_base::hash::GOLDEN_RATIO;
+use lowwater_base::hash::{folded_multiply, GOLDEN_RATIO};
 use std::fmt;
 
 /// The most bytes that a name may have.
@@ -111,14 +111,6 @@ impl<'a> QStr<'a> {
     pub(crate) fn tail(&self) -> &'a [u8] {
         &self.name.0[self.len().min(INLINE_MAX)..]
     }
-}
-
-/// Multiplies to 128 bits and returns the exclusive or of both halves, so that every bit of the
-/// result depends on every bit of `a` and `b`.
-#[inline]
-fn folded_multiply(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ ((product >> 64) as u64)
 }
 
 /// Returns up to 8 bytes as a word, padded with zeros.

@@ -9,9 +9,10 @@
 use super::present::Present;
 use super::removal::{Entered, Removed};
 use super::segment::LockedSegment;
-use super::{mix, ExtendibleIndex, InsertError};
+use super::{ExtendibleIndex, InsertError};
 use crate::slab::{Slot, Slotted};
 use core::ptr;
+use lowwater_base::hash::mix;
 use lowwater_base::NodeId;
 use lowwater_rcu::Guard;
 

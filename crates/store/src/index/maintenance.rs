@@ -4,10 +4,10 @@
 //! its segments are free; [`collect`](ExtendibleIndex::collect) moves some of the remaining
 //! segments. A change must ensure that one call moves a bounded number of them.
 
-use super::mix::mix;
 use super::pool::SegmentPool;
 use super::{segment_header, ExtendibleIndex};
 use crate::slab::Slotted;
+use lowwater_base::hash::mix;
 use lowwater_base::ByteSize;
 
 /// The most segments that one [`collect`](ExtendibleIndex::collect) moves. Each segment that grows

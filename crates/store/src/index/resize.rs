@@ -7,7 +7,6 @@
 
 use super::class::{class_for, Class, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::directory::{tagged, untagged, Directory};
-use super::mix::mix;
 use super::pool::SegmentPool;
 use super::segment::{LockedSegment, New};
 use super::segment_header::{self, Segment};
@@ -17,6 +16,7 @@ use crate::sync::atomic::Ordering;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr;
+use lowwater_base::hash::mix;
 use lowwater_base::prefetch::prefetch;
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;

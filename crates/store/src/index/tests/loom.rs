@@ -184,7 +184,7 @@ fn a_reused_way_fails_with_tag_relaxed() {
 /// Three keys, of which only the first is in the lower half of the hashes: the third insertion
 /// splits the segment that is full with the first two.
 fn keys() -> [u64; 3] {
-    let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
+    let half = |key: &u64| lowwater_base::hash::mix(hash(*key)) >> 63;
     let of = |wanted| (1..).filter(move |key| half(key) == wanted);
     let (mut low, mut high) = (of(0), of(1));
     [low.next(), high.next(), high.next()].map(|key| key.expect("the sequence of keys has no end"))
@@ -257,7 +257,7 @@ fn a_reader_beside_a_move() {
         assert_eq!(find(index, 1), Some(10), "a key that is never removed is found");
     });
     let guard = pin();
-    let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("the segment was created");
+    let mut segment = index.lock_if_any(lowwater_base::hash::mix(hash(1)), &guard).expect("the segment was created");
     index.move_out(&mut segment, None, &guard).expect("memory");
     drop(segment);
     drop(guard);
@@ -292,7 +292,8 @@ fn an_insert_during_a_segment_move_is_not_lost() {
         let mut handles = Vec::from([insert(index, 1, 10)]);
         let other = thread::spawn(move || insert(index, 2, 20));
         let guard = pin();
-        let mut segment = index.lock_if_any(crate::index::mix(hash(1)), &guard).expect("the segment was created");
+        let mut segment =
+            index.lock_if_any(lowwater_base::hash::mix(hash(1)), &guard).expect("the segment was created");
         index.move_out(&mut segment, None, &guard).expect("memory");
         drop(segment);
         drop(guard);
