@@ -12,6 +12,7 @@ pub(crate) mod batch;
 pub(crate) mod cost;
 mod eviction;
 pub(crate) mod ghost_recorder;
+pub(crate) mod ghost_salt;
 mod ghost_stamps;
 mod lap;
 mod mean_uses;

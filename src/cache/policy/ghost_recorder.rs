@@ -1,12 +1,12 @@
 //! Recording the keys of evicted records as ghosts.
 //!
 //! A recorder holds the values (salt, age limit) that all records of one batch share. A change must
-//! ensure that the salt contains cache, tenant and their generations: a ghost must not match a key
-//! of another cache or tenant, also of one whose id was reused, or of the time after a
-//! `forget_ghosts`.
+//! ensure that inserts look for the ghosts by the same salt and sample.
 
+use lowwater_base::hash::mix;
 use lowwater_rcu::Guard;
 
+use super::ghost_salt::GhostSalt;
 use super::ghost_stamps::is_sampled;
 use super::queue::Queue;
 use super::tenant::Tenant;
@@ -16,8 +16,7 @@ use crate::runtime::Ghosts;
 pub(crate) struct GhostRecorder<'q> {
     pub(crate) tenant: &'q Tenant,
     pub(crate) ghosts: &'q Ghosts,
-    /// XORed with each hash, so that inserts of other caches and tenants do not match these ghosts.
-    pub(crate) salt: u64,
+    pub(crate) salt: GhostSalt,
     /// Whether the order has two queues. Otherwise every eviction counts as one from main.
     pub(crate) has_queues: bool,
     /// Whether the tenant scanned when this was made, for [`prefetch`](Self::prefetch).
@@ -27,11 +26,12 @@ pub(crate) struct GhostRecorder<'q> {
 }
 
 impl GhostRecorder<'_> {
-    /// Prefetches the ghost bucket of this hash, if its key will have a ghost.
+    /// Prefetches the bucket of the ghost of the key of this hash, if it will have one.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64, guard: &Guard) {
+        let hash = mix(hash);
         if !self.is_scanning || is_sampled(hash) {
-            self.ghosts.known(guard).prefetch(hash ^ self.salt);
+            self.ghosts.known(guard).prefetch(self.salt.hash(hash));
         }
     }
 
@@ -52,8 +52,9 @@ impl GhostRecorder<'_> {
         let stamps = self.tenant.on_evictions(nr, queue, entries, self.reach);
         let known = self.ghosts.known(guard);
         for (at, hash) in (0..nr).zip(hashes) {
+            let hash = mix(hash);
             if let Some(ghost) = stamps.ghost(at, hash) {
-                known.remember(hash ^ self.salt, ghost);
+                known.remember(self.salt.hash(hash), ghost);
             }
         }
     }

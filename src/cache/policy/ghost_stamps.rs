@@ -32,7 +32,7 @@ pub(crate) struct GhostStamps {
 }
 
 impl GhostStamps {
-    /// Returns the ghost of the key of this hash that was evicted as number `at` of the batch;
+    /// Returns the ghost of the key of this mixed hash that was evicted as number `at` of the batch;
     /// `None` if the tenant scans and the hash is not in the sample.
     #[inline]
     pub(crate) fn ghost(self, at: u32, hash: u64) -> Option<Ghost> {
@@ -47,7 +47,7 @@ pub(super) fn ticks(clock: u32, shift: u32) -> u32 {
     (clock >> shift) % GHOST_TIMES_MAX
 }
 
-/// Returns whether the keys of this hash have ghosts while the tenant scans.
+/// Returns whether the keys of this mixed hash have ghosts while the tenant scans.
 #[inline]
 pub(super) fn is_sampled(hash: u64) -> bool {
     // Bits of the hash that select neither the bucket of the ghost (the low 32) nor its tag (the

@@ -49,7 +49,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use lowwater_base::hash::GOLDEN_RATIO;
+use lowwater_base::hash::mix;
 use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy, Pick};
 use lowwater_rcu::{pin, Guard};
 use lowwater_shrinker::{Miss, MissReporter, PairHint};
@@ -58,6 +58,7 @@ use super::batch::EvictionBatch;
 use super::cost::RelativeCost;
 use super::eviction::Eviction;
 use super::ghost_recorder::GhostRecorder;
+use super::ghost_salt::GhostSalt;
 use super::queue::Queue;
 use super::queue_walk::QueueWalk;
 use super::tenant::Tenant;
@@ -103,7 +104,7 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
 /// The ghost for which an insert looks.
 #[derive(Clone, Copy)]
 pub(crate) struct SoughtGhost {
-    /// The hash of the ghost in the ghost table: that of the key, with the salt of its tenant.
+    /// The hash of the ghost in the ghost table ([`GhostSalt::hash`]).
     pub(crate) hash: u64,
     /// The number of ghost hits that it represents.
     weight: u32,
@@ -174,21 +175,19 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.forget(memcg);
     }
 
-    /// Returns the value that is XORed with the hashes of a tenant's keys in the ghost table: other
-    /// caches, tenants and generations, also of a group whose id was reused, have other salts.
-    fn salt(&self, memcg: &Memcg, tenant: &Tenant) -> u64 {
-        let pair = u64::from(self.reporter.id().get()) << 32 | u64::from(memcg.id().get());
+    /// Returns the salt of a tenant's ghosts.
+    fn salt(&self, memcg: &Memcg, tenant: &Tenant) -> GhostSalt {
         // Relaxed: ghosts are hints, and a stale generation only matches ghosts already forgotten.
-        let generations =
-            u64::from(self.generation.load(Ordering::Relaxed)) << 48 ^ u64::from(tenant.generation()) << 24;
-        (pair ^ generations).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
+        let generation = self.generation.load(Ordering::Relaxed);
+        GhostSalt::new(self.reporter.id().get(), generation, memcg.id().get(), tenant.generation())
     }
 
     /// Returns the ghost for which an insert of a key of this hash looks; `None` if the tenant has
     /// no ghosts of such keys.
     #[inline]
     pub(crate) fn sought_ghost(&self, hash: u64, memcg: &Memcg, tenant: &Tenant) -> Option<SoughtGhost> {
-        tenant.ghost_weight(hash).map(|weight| SoughtGhost { hash: hash ^ self.salt(memcg, tenant), weight })
+        let hash = mix(hash);
+        tenant.ghost_weight(hash).map(|weight| SoughtGhost { hash: self.salt(memcg, tenant).hash(hash), weight })
     }
 
     /// Counts an insert for `tenant`. Takes the ghost of the key, if there is one, and reports the
