@@ -139,7 +139,7 @@ pub(super) struct CgroupReading {
     pub(super) level: Level,
     /// The usage under the limit that is closest, less the pages that the kernel can drop.
     pub(super) usage: ByteSize,
-    /// How much has to be freed, if the level is not calm.
+    /// How much has to be freed: the largest excess under the limits that are too close.
     pub(super) excess: ByteSize,
 }
 
@@ -206,8 +206,13 @@ impl WatchedCgroup {
         let mut seen = CgroupReading { level: Level::Calm, usage: ByteSize::ZERO, excess: ByteSize::ZERO };
         let mut left_least = ByteSize::MAX;
         for (limit, usage) in self.usages()? {
-            seen.level = seen.level.max(self.config.level(usage, limit));
-            seen.excess = seen.excess.max(self.config.excess(usage, limit));
+            let level = self.config.level(usage, limit);
+            seen.level = seen.level.max(level);
+            // Less than three quarters of a margin may be left without pressure: only a limit that
+            // is too close has an excess.
+            if level > Level::Calm {
+                seen.excess = seen.excess.max(self.config.excess(usage, limit));
+            }
             let left = limit.saturating_sub(usage);
             if left < left_least {
                 (left_least, seen.usage) = (left, usage);
@@ -333,6 +338,26 @@ mod tests {
         );
         assert_eq!([76, 75, 74, 0].map(|left| of(left).1), [0, 0, 1, 75], "the usage is to leave three quarters of it");
         assert_eq!(config.level(ByteSize::MAX, ByteSize::MAX), Level::Calm, "no limit");
+    }
+
+    #[test]
+    fn the_excess_under_a_calm_limit_does_not_count() {
+        let groups = Groups::new("calm");
+        let says = |group: &Path, limit: ByteSize, left: ByteSize| {
+            fs::write(group.join("memory.max"), limit.get().to_string()).unwrap();
+            fs::write(group.join("memory.current"), (limit - left).get().to_string()).unwrap();
+        };
+        let looked = |left_above| {
+            says(&groups.top, ByteSize::gib(64), left_above);
+            says(&groups.inner, ByteSize::gib(1), ByteSize::mib(60));
+            let cgroup = Cgroup::at(Version::V2, &groups.top, &groups.inner);
+            let seen = WatchedCgroup::find(CgroupLimit::of(cgroup)).unwrap().unwrap().look(0).unwrap();
+            (seen.level, seen.excess)
+        };
+        // The margins are 144 and 8,208 MiB. Of the larger one more than a half is left, and less
+        // than three quarters.
+        assert_eq!(looked(ByteSize::mib(4_200)), (Level::Medium, ByteSize::mib(48)));
+        assert_eq!(looked(ByteSize::mib(4_104)), (Level::Medium, ByteSize::mib(2_052)), "both are too close");
     }
 
     #[test]
