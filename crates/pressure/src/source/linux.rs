@@ -248,10 +248,12 @@ fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceErr
     let mut heard = false;
     for _ in 0..DRAIN_READS {
         let read = match rustix::io::read(fd, &mut buffer) {
-            Ok(0) => return Err(SourceError::Closed { file: file.to_owned() }),
-            Ok(n) => &buffer[..n],
+            Ok(n @ 1..) => &buffer[..n],
             Err(Errno::AGAIN) => break,
             Err(Errno::INTR) => continue,
+            // The event first: the next poll returns at once, and its read reports the end.
+            _ if heard => break,
+            Ok(_) => return Err(SourceError::Closed { file: file.to_owned() }),
             Err(errno) => return Err(SourceError::Read { file: file.to_owned(), error: errno.into() }),
         };
         let ours = read.iter().zip(&*echo).take_while(|(read, ours)| read == ours).count();
@@ -365,6 +367,7 @@ impl Poller {
 mod tests {
     use super::*;
     use crate::Trigger;
+    use std::io::Write;
 
     /// A kernel without triggers for a long time reports all stalls of that time to a new trigger.
     #[test]
@@ -395,6 +398,25 @@ mod tests {
         assert_eq!(hears(full, before, Some([228_995_631, 206_532_783])), [critical, critical]);
         assert_eq!(hears(some, before, None), [medium, medium], "an unreadable file makes every event count");
         fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn an_event_before_the_peers_close_is_heard() {
+        let path = std::env::temp_dir().join(alloc::format!("lowwater-closed-{}", std::process::id()));
+        let file = path.to_str().expect("a plain path").to_owned();
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // A peer that closes before it has read all bytes resets the connection.
+        for write in [b"".as_slice(), b"unread"] {
+            let watch = Watch { path: file.clone(), write: write.into() };
+            let mut opened = OpenSource::open(&Source::Systemd(watch)).unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            peer.write_all(b"!").unwrap();
+            drop(peer);
+            let mut hears = || opened.hear(PollFlags::IN | PollFlags::HUP);
+            assert!(matches!(hears(), Ok(SourceEvent::Level(Level::Medium))), "{write:?}");
+            assert!(matches!(hears(), Err(SourceError::Closed { .. })), "{write:?}");
+        }
+        fs::remove_file(path).unwrap();
     }
 
     #[test]
