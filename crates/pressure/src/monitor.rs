@@ -145,7 +145,7 @@ impl Monitor {
         let named = config.cgroup.clone().map(WatchedCgroup::find).transpose()?;
         let (mut watched, mut missing) = (None, Vec::new());
         if config.auto {
-            let mut found = FoundSources::of_this_machine();
+            let mut found = FoundSources::of_this_machine(&config.sources);
             if named.is_none() {
                 watched = found.cgroup(CgroupLimit::own());
             }

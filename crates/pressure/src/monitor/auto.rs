@@ -33,17 +33,24 @@ pub(super) struct FoundSources {
 impl FoundSources {
     /// Opens the sources of this machine: the service manager's file, the stalls of this process's
     /// own control group, and those of the whole system: in a container the host's, on purpose (see
-    /// [`MonitorConfig::auto`](super::MonitorConfig::auto)).
-    pub(super) fn of_this_machine() -> Self {
-        Self::with(Systemd::from_env())
+    /// [`MonitorConfig::auto`](super::MonitorConfig::auto)). The service manager's file is not
+    /// opened if it is among the `named` sources: if it is a FIFO, the named source would read the
+    /// bytes of the second open as an event.
+    pub(super) fn of_this_machine(named: &[Source]) -> Self {
+        Self::with(Systemd::from_env(), named)
     }
 
     /// Opens the sources of this machine under this setting of the service manager.
-    fn with(systemd: Result<Systemd, SystemdError>) -> Self {
+    fn with(systemd: Result<Systemd, SystemdError>, named: &[Source]) -> Self {
         let mut found = Self::default();
         let reason = systemd.as_ref().ok().and_then(Systemd::missing).unwrap_or_default();
         match systemd {
-            Ok(Systemd::Watch(watch)) => found.open(&Source::Systemd(watch)),
+            Ok(Systemd::Watch(watch)) => {
+                let source = Source::Systemd(watch);
+                if !named.contains(&source) {
+                    found.open(&source);
+                }
+            }
             // Also stalls are pressure, which must not be watched.
             Ok(Systemd::Off) => {
                 let sources = ["a file of the manager", "stalls of this control group", "stalls of the whole system"];
@@ -113,7 +120,7 @@ mod tests {
 
     #[test]
     fn nothing_is_watched_that_the_service_manager_has_switched_off() {
-        let found = FoundSources::with(Ok(Systemd::Off));
+        let found = FoundSources::with(Ok(Systemd::Off), &[]);
         assert!(found.opened.is_empty(), "{:?}", found.opened);
         assert_eq!(found.missing.len(), 3, "a reason for each source");
         assert!(found.missing.iter().all(|reason| reason.contains("/dev/null")), "{:?}", found.missing);

@@ -176,7 +176,7 @@ fn a_control_group_is_a_limit_and_its_usage_is_pressure() {
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
-    use crate::systemd::Watch;
+    use crate::systemd::{Systemd, Watch, WATCH_VARIABLE, WRITE_VARIABLE};
     use crate::{Psi, Trigger};
     use std::io::{Read, Write};
     use std::os::unix::fs::OpenOptionsExt;
@@ -235,6 +235,34 @@ mod linux {
         let mut read = [0; 32];
         let n = manager.read(&mut read).unwrap();
         assert_eq!(&read[..n], b"full 5 6\0");
+    }
+
+    #[test]
+    fn systemd_a_fifo_that_is_named_and_found_is_opened_once() {
+        const CHILD: &str = "LOWWATER_FIFO_CHILD";
+        let world = World::new("fifo-found");
+        let path = world.directory.join("fifo");
+        if std::env::var_os(CHILD).is_none() {
+            // In a child, because the environment of this process is that of its other tests.
+            let test = "monitor::tests::linux::systemd_a_fifo_that_is_named_and_found_is_opened_once";
+            make_fifo(&path);
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", test]).env(CHILD, "1").env(WATCH_VARIABLE, &path).env(WRITE_VARIABLE, "c29tZQ==");
+            let out = child.output().unwrap();
+            let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success() && text.contains("1 passed"), "{}: {text}", out.status);
+            return;
+        }
+        let Ok(Systemd::Watch(watch)) = Systemd::from_env() else { panic!("the variables are set") };
+        let path = watch.path.clone();
+        let sources = [Source::Systemd(watch)].into();
+        let config = MonitorConfig { sources, auto: true, ..MonitorConfig::default() };
+        let monitor = world.start(ByteSize::new(1000), config).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(events(&monitor), 0, "the monitor's own bytes are no event");
+        assert_eq!(monitor.stats().sources.iter().filter(|source| source.file == path).count(), 1);
+        fs::OpenOptions::new().write(true).open(&path).unwrap().write_all(b"!").unwrap();
+        until("the event is heard", || events(&monitor) == 1);
     }
 
     #[test]
