@@ -47,7 +47,7 @@ pub struct InodeInfo {
 /// A backend that changes by itself makes cached answers stale. The owner of the mount has to
 /// detect such changes and call [`Mount::invalidate`](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {
-    /// Returns the inode of the root directory. Called once for each mount, by
+    /// Returns the inode of the root, a directory. Called once for each mount, by
     /// [`Dcache::mount`](crate::Dcache::mount), which returns an error of this call.
     fn root(&self) -> io::Result<InodeInfo>;
 

@@ -12,7 +12,7 @@ use crate::error::ErrorKind;
 use crate::footprint;
 use crate::ghost::GhostTable;
 use crate::inode::Inodes;
-use crate::kind::{type_of, Kind};
+use crate::kind::Kind;
 use crate::mount::Mount;
 use crate::negative::{NegativePolicy, PolicyHook, Probation};
 use crate::qstr::{Name, QStr};
@@ -100,8 +100,9 @@ impl Dcache {
     ///
     /// # Errors
     ///
-    /// The error of the backend's `root`; [`ErrorKind::TooManyReferences`] if the cache has 65,536
-    /// mounts, or the registry has no shrinker id or no memory left.
+    /// The error of the backend's `root`; [`ErrorKind::NotADirectory`] if the root is none;
+    /// [`ErrorKind::TooManyReferences`] if the cache has 65,536 mounts, or the registry has no
+    /// shrinker id or no memory left.
     pub fn mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, crate::Error> {
         self.try_mount(backend, registry, group).map_err(|kind| kind.at(b"/"))
     }
@@ -111,6 +112,9 @@ impl Dcache {
     fn try_mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, ErrorKind> {
         let core = &self.core;
         let node = backend.root()?;
+        if node.kind != Kind::Directory {
+            return Err(ErrorKind::NotADirectory);
+        }
         let prepared = registry.builder("dcache").batch(BATCH).alloc().map_err(|_| ErrorKind::TooManyReferences)?;
         let sb = {
             let mut supers = core.super_blocks.write();
@@ -130,7 +134,6 @@ impl Dcache {
             core.counters.dentry_allocated(root.addr());
             let inode = sb.inodes.get(node.inode, Kind::Directory, group, root.node);
             core.instantiate(&sb, &root, inode);
-            debug_assert_eq!(root.flags() & 3, type_of(Kind::Directory), "a root is a directory");
             sb.set_root(root);
             if at == supers.len() {
                 supers.push(None);

@@ -6,7 +6,7 @@
 #![cfg(not(lowwater_loom))]
 
 use lowwater_dcache_model::backend::{InodeInfo, Memory};
-use lowwater_dcache_model::{Backend, Dcache, Kind, Mount, Name};
+use lowwater_dcache_model::{Backend, Dcache, ErrorKind, Kind, Mount, Name};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Called before each lookup and change with its name ("create"), and after each change with the
 /// past form ("created"). Returns the error with which the call fails, if any.
 type Fault = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
-/// Called with each inode that a lookup or a creation returns. Returns what the cache gets instead.
+/// Called with each inode that `root`, a lookup or a creation returns. Returns what the cache gets
+/// instead.
 type Answer = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;
 
 /// A tree in memory with injected faults and answers.
@@ -40,7 +41,7 @@ impl Bent {
 
 impl Backend for Bent {
     fn root(&self) -> io::Result<InodeInfo> {
-        self.memory.root()
+        Ok((self.answer)("root", b"", self.memory.root()?))
     }
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         self.at("lookup", name)?;
@@ -238,7 +239,8 @@ fn a_backend_that_blocks_on_one_name_serves_the_others() {
 #[test]
 fn wrong_inode_numbers_and_kinds_affect_only_their_mount() {
     let calls = AtomicU64::new(0);
-    let lie = move |_: &str, _: &[u8], node: InodeInfo| match calls.fetch_add(1, Relaxed) % 4 {
+    let lie = move |what: &str, _: &[u8], node: InodeInfo| match calls.fetch_add(1, Relaxed) % 4 {
+        _ if what == "root" => node,
         0 => InodeInfo { inode: 7, ..node },
         1 => InodeInfo { kind: if node.kind == Kind::File { Kind::Directory } else { Kind::File }, ..node },
         2 => InodeInfo { inode: 0, kind: Kind::Directory },
@@ -304,6 +306,19 @@ impl Backend for Above {
     }
     fn read_dir(&self, _: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_root_that_is_no_directory_is_not_mounted() {
+    let Fixture { mount, dcache, registry, _tree: tree } = Fixture::honest(Box::new(|_, _| None));
+    drop(mount);
+    for kind in [Kind::File, Kind::Other] {
+        let answer = Box::new(move |_: &str, _: &[u8], node| InodeInfo { kind, ..node });
+        let backend = Bent { memory: Memory::new(), fault: Box::new(|_, _| None), answer };
+        let error = dcache.mount(Arc::new(backend), &registry, tree.root()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotADirectory), "{kind:?}: {error}");
+        assert_eq!(dcache.statistics().nr_dentry, 0);
     }
 }
 
