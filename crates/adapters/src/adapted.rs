@@ -361,7 +361,8 @@ impl<C: Evict> Shrinker for Member<C> {
             evicted
         });
         self.lower(self.cache.weight());
-        Scan::Freed(evicted.get() / PAGE)
+        // A cache of less than a page may have been emptied: 0 would mean that nothing was evicted.
+        Scan::Freed((evicted.get() / PAGE).max(u64::from(evicted > ByteSize::ZERO)))
     }
 
     fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {

@@ -171,6 +171,15 @@ fn entries_that_are_added_during_an_eviction_hide_no_evicted_ones() {
     assert!((evicted / 4096 - 1..=evicted / 4096).contains(&pages), "{pages} pages for {evicted} bytes");
 }
 
+#[test]
+fn a_cache_of_less_than_a_page_that_is_emptied_has_freed_one() {
+    let runtime = runtime();
+    let cache = adapt(&runtime, "cache", Interrupted::default()).unwrap();
+    cache.update(|cache| cache.bytes.store(100, Ordering::SeqCst));
+    runtime.reclaim(cache.group(), ByteSize::new(4096));
+    assert_eq!((cache.weight(), pages_freed(&runtime)), (ByteSize::ZERO, 1));
+}
+
 /// The bytes that a cache held before it was adapted are no growth by its updates.
 #[test]
 fn the_bytes_of_a_full_cache_that_is_adapted_are_no_growth() {
