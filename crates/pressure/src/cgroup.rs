@@ -46,6 +46,8 @@ pub(super) use super::text::limit as parse_limit;
 /// The least limit that v1 writes for "no limit": `i64::MAX` rounded down to a page, for pages of
 /// up to 64 KiB.
 const V1_UNLIMITED: u64 = i64::MAX as u64 & !0xffff;
+/// The limit that v1 writes for "no limit" on a 32-bit kernel: `i32::MAX` pages of 4 KiB.
+const V1_UNLIMITED_32: u64 = i32::MAX as u64 * 4096;
 
 /// Parses a limit file: `memory.max`, `memory.high` or v1's `memory.limit_in_bytes`.
 ///
@@ -65,7 +67,8 @@ const V1_UNLIMITED: u64 = i64::MAX as u64 & !0xffff;
 /// of bytes nor `max`.
 pub fn parse_limit_of(field: &str, text: &str) -> Result<lowwater_lru_core::ByteSize, super::TextError> {
     let limit = parse_limit(field, text)?;
-    Ok(if limit.get() >= V1_UNLIMITED { lowwater_lru_core::ByteSize::MAX } else { limit })
+    let is_unlimited = limit.get() >= V1_UNLIMITED || limit.get() == V1_UNLIMITED_32;
+    Ok(if is_unlimited { lowwater_lru_core::ByteSize::MAX } else { limit })
 }
 
 /// Fuzz target: any text is parsed or rejected by every parser of this module, and no directory

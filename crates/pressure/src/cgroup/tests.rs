@@ -179,6 +179,13 @@ fn errors_name_the_field() {
 }
 
 #[test]
+fn no_limit_of_v1_on_a_32_bit_kernel_is_none() {
+    let limit = |bytes: u64| parse_limit_of("memory.limit_in_bytes", &format!("{bytes}\n")).unwrap();
+    assert_eq!(limit((1 << 43) - 4096), ByteSize::MAX);
+    assert_eq!([(1 << 43) - 8192, 1 << 43].map(limit), [(1 << 43) - 8192, 1 << 43].map(ByteSize::new));
+}
+
+#[test]
 fn v1_counts_the_groups_below_as_v2_does() {
     let v1 = Stat::parse("cache 1\nshmem 1\ntotal_cache 500\ntotal_shmem 100\n").unwrap();
     let v2 = Stat::parse("anon 7\nfile 500\nshmem 100\n").unwrap();
