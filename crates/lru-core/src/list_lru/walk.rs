@@ -37,9 +37,9 @@
 //!
 //! Numbers such as R7 are those of docs/INVARIANTS.md.
 //
-// A change must ensure that an item is visited again only after a retry on that item, that a walk
-// ends even if the callback only asks for retries (L12), and that no verdict can state another
-// lock state than the real one.
+// A change must ensure that an item is visited again only after a retry: on that item, or on one
+// during which others left the list (L13); that a walk ends even if the callback only asks for
+// retries (L12); and that no verdict can state another lock state than the real one.
 
 use super::cursor::Cursor;
 use super::isolate::Isolated;
