@@ -24,7 +24,7 @@ pub enum Charged {
 /// A refused charge; nothing is charged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot charge {requested} bytes: group {path} uses {used} of at most {max} bytes; reclaim from it, or raise its max",
+    "cannot charge {requested} bytes: group {path} uses {used} of at most {max} bytes; reclaim from it, or raise its limit",
     path = memcg.path(), used = memcg.usage(), max = ByteSize::new(memcg.limits().max())
 )]
 pub struct OverLimit {

@@ -283,7 +283,7 @@ fn error_messages_name_the_cause() {
     let refused = a.try_charge(b(50)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "cannot charge 50 bytes: group /a uses 60 of at most 100 bytes; reclaim from it, or raise its max"
+        "cannot charge 50 bytes: group /a uses 60 of at most 100 bytes; reclaim from it, or raise its limit"
     );
 }
 
