@@ -16,8 +16,8 @@ pub(super) const NAME_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemcgError {
-    /// The parent is dying.
-    #[error("the parent is going or has gone offline: make the group below its nearest online ancestor")]
+    /// The parent is dying, or the group itself is about to end.
+    #[error("the group or its parent is ending: try again later, or use an online ancestor")]
     Dying,
     /// An online sibling has this name.
     #[error("the parent already has a child of this name: get it with `child`, or choose another name")]

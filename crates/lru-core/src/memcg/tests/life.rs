@@ -285,6 +285,11 @@ fn error_messages_name_the_cause() {
         refused.to_string(),
         "cannot charge 50 bytes: group /a uses 60 of at most 100 bytes; reclaim from it, or raise its limit"
     );
+    a.offline().unwrap();
+    assert_eq!(
+        a.create("b").unwrap_err().to_string(),
+        "the group or its parent is ending: try again later, or use an online ancestor"
+    );
 }
 
 #[test]
