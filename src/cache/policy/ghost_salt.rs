@@ -10,7 +10,7 @@
 
 use lowwater_base::hash::mix;
 
-/// What the hashes of one cache's and tenant's ghosts have in common.
+/// The common part of the hashes of a cache's ghosts of one tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GhostSalt(u64);
 

@@ -32,8 +32,8 @@ pub(crate) struct GhostStamps {
 }
 
 impl GhostStamps {
-    /// Returns the ghost of the key of this mixed hash that was evicted as number `at` of the batch;
-    /// `None` if the tenant scans and the hash is not in the sample.
+    /// Returns the ghost of the key of this mixed hash that was evicted as number `at` of the
+    /// batch; `None` if the tenant scans and the hash is not in the sample.
     #[inline]
     pub(crate) fn ghost(self, at: u32, hash: u64) -> Option<Ghost> {
         let time = ticks(self.first.wrapping_add(at), self.shift);

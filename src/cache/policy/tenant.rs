@@ -136,8 +136,8 @@ impl Tenant {
         self.probation_fraction.load(Ordering::Relaxed).wrapping_add(FRACTION_FIRST)
     }
 
-    /// Returns the number of ghost hits that one hit of a key of this mixed hash represents; `None` if
-    /// the tenant scans and the hash is not in the sample, so that its keys have no ghosts.
+    /// Returns the number of ghost hits that one hit of a key of this mixed hash represents; `None`
+    /// if the tenant scans and the hash is not in the sample, so that its keys have no ghosts.
     #[inline]
     pub(crate) fn ghost_weight(&self, hash: u64) -> Option<u32> {
         match self.is_scanning() {
