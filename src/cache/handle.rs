@@ -26,8 +26,9 @@ use crate::Runtime;
 /// as [retired](crate::runtime::RuntimeStats::retired), and the runtime's housekeeper drops them
 /// soon, with the hasher; at the latest the drop of the runtime does, or an insert that finds no
 /// room. O(1) then; but O(entries) if the cache has ever had an entry of another group than its
-/// own, if its own group has ended, or with
-/// [`charge_held_values`](super::CacheBuilder::charge_held_values). Inside a callback of any cache
+/// own, if its own group has ended, with
+/// [`charge_held_values`](super::CacheBuilder::charge_held_values), or with a listener while a
+/// [`clear`](Self::clear) has left entries. Inside a callback of any cache
 /// or shrinker, in the code of a load ([`CallbackScope`](crate::CallbackScope)), or in the `Drop`
 /// of a value that such a thread drops, the drop waits for nothing: no callback of the cache begins
 /// any more, except for entries that another thread is already removing, and the last thread that
