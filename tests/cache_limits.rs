@@ -181,6 +181,16 @@ fn the_reclaimer_keeps_a_cache_at_its_high() {
 }
 
 #[test]
+fn inserts_above_high_evict() {
+    let runtime = runtime(BUDGET);
+    let cache = builder(&runtime, "cache").high(ByteSize::mib(2)).build().unwrap();
+    fill(&cache, 0..20_000);
+    let stats = runtime.registry().snapshot().shrinkers;
+    let foreground: u64 = stats.iter().map(|stats| stats.freed - stats.freed_in_background).sum();
+    assert!(foreground > 0, "{stats:?}");
+}
+
+#[test]
 fn entries_of_tenants_are_charged_to_the_tenants() {
     let runtime = runtime(BUDGET);
     let cache = Cache::<TenantKey<u64>, ()>::builder(&runtime)

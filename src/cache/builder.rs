@@ -199,8 +199,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// Sets the number of bytes above which the reclaimer evicts the cache's own entries in the
-    /// background; inserts still succeed. The bytes are those that the weigher returns, and
+    /// Sets the number of bytes above which inserts and the reclaimer evict the cache's own
+    /// entries; inserts still succeed. The bytes are those that the weigher returns, and
     /// [`Cache::ENTRY_BYTES`] for each entry. None by default. See [`low`](Self::low) for the group
     /// that is made and for errors.
     #[doc(alias = "memory.high")]
