@@ -44,8 +44,10 @@ impl Runtime {
     /// another thread is inside a callback or evicts from a cache that is busy for this one
     /// ([`Scan::Busy`](lowwater_shrinker::Scan::Busy)), the charge waits for it, for the same time.
     /// Before it is refused, entries that were removed and that no reader holds back are dropped,
-    /// as their values may have charges; after an attempt in vain, not again for a millisecond. The
-    /// calling thread must not hold a lock that a shrinker's callback or a value's `Drop` takes.
+    /// as their values may have charges; within that time, the charge waits for readers up to 8
+    /// times, for 50 us each. After an attempt in vain, a charge does neither for a millisecond.
+    /// The calling thread must not hold a lock that a shrinker's callback or a value's `Drop`
+    /// takes.
     ///
     /// # Errors
     ///

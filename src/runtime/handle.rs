@@ -38,9 +38,11 @@ use super::retired::Retired;
 /// [pressure](super::RuntimeBuilder::pressure), from one reading of it to the next (5 ms to 1 s).
 /// The same holds for the `max` of a group: usage falls also if the group is not charged again.
 ///
-/// One exception to 3: if a reader clones a [`Charged`](super::Charged) value after the value's
+/// Two exceptions to 3. If a reader clones a [`Charged`](super::Charged) value after the value's
 /// last entry was removed, the value is counted twice until that entry is dropped. So the sum may
-/// be higher, by as many bytes again as readers hold back; the memory in use is not.
+/// be higher, by as many bytes again as readers hold back; the memory in use is not. And bytes that
+/// a program [charges](Self::charge) itself are bounded by 1 only: such a charge is not refused
+/// because of retired bytes.
 ///
 /// An insert that would exceed the bound of 3 waits for readers, for
 /// [`direct_time_max`](super::RuntimeBuilder::direct_time_max) or eight waits of 100 us, whichever
@@ -49,8 +51,7 @@ use super::retired::Retired;
 /// replaced [ghost tables](RuntimeStats::ghosts) of 8 bytes for each entry at the time of their
 /// creation, one entry for each thread that is inserting, 64 entries for each thread that is
 /// dropping some, and 4 KiB for each thread cache of a cache's slab: a cache of fewer than a
-/// thousand entries has one, a larger cache has about two per processor. Bytes that a program
-/// [charges](Self::charge) itself do not wait for readers.
+/// thousand entries has one, a larger cache has about two per processor.
 ///
 /// Bytes are those that the weighers return. A value that a caller keeps, as a clone or in an
 /// `Arc`, stays in memory and is in neither count once its entry has been dropped, unless it is a

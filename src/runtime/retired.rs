@@ -10,9 +10,9 @@
 //!
 //! A removal moves bytes from the usage to the retired bytes and leaves their sum as it is. The sum
 //! grows with inserts; with compaction, which pauses above the low mark; and with late clones
-//! (`charged.rs`) and bytes that a program charges itself, which do not wait for readers and may
-//! exceed the bound. Because of the allowance, inserts go on at full speed during a short read: the
-//! retired bytes that the reader holds back do not reduce the room for entries.
+//! (`charged.rs`) and bytes that a program charges itself, which are not compared with the bound
+//! and may exceed it. Because of the allowance, inserts go on at full speed during a short read:
+//! the retired bytes that the reader holds back do not reduce the room for entries.
 //!
 //! # Memory that is not counted
 //!

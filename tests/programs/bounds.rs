@@ -12,7 +12,7 @@
 //!
 //! * A charge that has read a `max` before it was lowered may succeed afterwards
 //!   (`Memcg::set_max`). So a bound is lowered only while no other thread runs a step.
-//! * Bytes that a program charges itself do not wait for readers: `World::charges`.
+//! * Bytes that a program charges itself are not compared with the bound: `World::charges`.
 //! * Each other thread may insert one entry while readers hold back as much as they may
 //!   (`SLACK`).
 //! * A late clone of a [`Charged`](lowwater::Charged) value counts twice (`SLACK`).
