@@ -116,6 +116,42 @@ fn a_call_whose_load_fails_counts_one_miss() {
 }
 
 #[test]
+fn failing_loads_of_a_key_run_one_after_another() {
+    const THREADS: usize = 8;
+    in_time(|| {
+        let (cache, begin) = (numbers(&runtime()), Barrier::new(THREADS));
+        let (running, loads) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let fail = || {
+            begin.wait();
+            let load = || {
+                assert_eq!(running.fetch_add(1, SeqCst), 0, "two loads at once");
+                std::thread::sleep(Duration::from_millis(5));
+                running.fetch_sub(1, SeqCst);
+                Err(loads.fetch_add(1, SeqCst))
+            };
+            assert!(cache.try_get_or_insert_with(1, load).is_err());
+        };
+        std::thread::scope(|s| (0..THREADS).for_each(|_| drop(s.spawn(fail))));
+        assert_eq!(loads.load(SeqCst), THREADS);
+    });
+}
+
+#[test]
+fn an_error_that_is_a_value_goes_to_all_callers() {
+    const THREADS: usize = 8;
+    in_time(|| {
+        let cache = Cache::<u64, Result<u64, usize>>::builder(&runtime()).weigher(|_, _| 0u64).build().unwrap();
+        let (begin, loads) = (Barrier::new(THREADS), AtomicUsize::new(0));
+        let load = || {
+            begin.wait();
+            assert_eq!(cache.get_or_insert_with(1, || Err(loads.fetch_add(1, SeqCst))), Err(0));
+        };
+        std::thread::scope(|s| (0..THREADS).for_each(|_| drop(s.spawn(load))));
+        assert_eq!(loads.load(SeqCst), 1);
+    });
+}
+
+#[test]
 fn a_removal_during_a_load_lets_later_callers_load_anew() {
     let removals: [fn(&Cache<u64, u64>); 7] = [
         |cache| assert_eq!(cache.remove(&1), None),

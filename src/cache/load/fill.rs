@@ -54,7 +54,8 @@ where
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`, as
+    /// [`Cache::try_get_or_insert_with`] describes.
     pub fn or_try_insert_with<E>(self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         Ok(self.or_try_fill_with(load)?.value)
     }
@@ -304,7 +305,12 @@ where
     ///
     /// # Errors
     ///
-    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`.
+    /// The error of `load`. Then nothing is inserted, and a follower calls its own `load`. So if
+    /// the loads of `n` callers fail, the last caller waits for `n` loads, one after another. Where
+    /// a load may fail slowly, as by a timeout, let the value be a `Result`, and load it by
+    /// [`get_or_insert_with`](Self::get_or_insert_with): all callers get the error of one load.
+    /// [`CacheBuilder::expire_after`](crate::cache::CacheBuilder::expire_after) gives an error a
+    /// shorter time than a value.
     pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         self.entry(key).or_try_insert_with(load)
     }
