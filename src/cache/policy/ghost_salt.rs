@@ -42,7 +42,7 @@ mod tests {
 
     /// Returns the bucket, of 32 as in the smallest table, and the tag of a hash.
     fn place(hash: u64) -> (u64, u64) {
-        ((hash & 0xffff_ffff) * 32 >> 32, hash >> 48)
+        (((hash & 0xffff_ffff) * 32) >> 32, hash >> 48)
     }
 
     #[test]
