@@ -76,6 +76,91 @@ fn left_beside_a_scan<S: AnyHasher>(budget: ByteSize, max: Option<ByteSize>, fir
     idle.len()
 }
 
+/// More pairs than a selection has candidates, and a group at its limit, so that the last victim is
+/// mostly one of these.
+struct Others {
+    cache: Cache,
+    /// Each has one entry.
+    groups: Vec<Memcg>,
+    busy: Memcg,
+}
+
+impl Others {
+    fn new(runtime: &Runtime) -> Self {
+        let root = runtime.root();
+        let (cache, busy) = (cache(runtime, "others", root), root.create("busy").unwrap());
+        busy.set_max(LIMIT);
+        let groups: Vec<_> = (0..3_000).map(|n| root.create(&n.to_string()).unwrap()).collect();
+        (0..).zip(&groups).for_each(|(key, group)| _ = cache.entry(key).group(group).insert(()).unwrap());
+        let others = Self { cache, groups, busy };
+        (0..2_000).for_each(|key| others.insert(key));
+        others
+    }
+
+    /// Evicts an entry of the busy group, most times.
+    fn insert(&self, key: u64) {
+        self.cache.entry(1 << 32 | key).group(&self.busy).insert(()).unwrap();
+    }
+}
+
+/// As [`left_beside_a_scan`], below a small limit beside many other pairs. With `in_background`,
+/// memory is reclaimed before an insert finds none.
+fn left_beside_a_scan_among_many(in_background: bool) -> usize {
+    let (_alone, runtime, group) = world(LARGE, Some(LIMIT));
+    let others = Others::new(&runtime);
+    let [idle, scan] = ["idle", "scan"].map(|name| cache::<Hasher>(&runtime, name, &group));
+    let fill = |cache: &Cache, keys: std::ops::Range<u64>| {
+        for key in keys {
+            fill(cache, key..key + 1);
+            (0..8).for_each(|n| others.insert(10_000 + 8 * key + n));
+            if in_background && group.usage() > LIMIT.saturating_sub(ByteSize::kib(32)) {
+                runtime.reclaim(&group, ByteSize::kib(32));
+            }
+        }
+    };
+    fill(&scan, 0..1);
+    fill(&idle, 0..1_500);
+    fill(&scan, 1..4_001);
+    assert!(others.groups.iter().all(|group| others.cache.len_of(group) == 1), "these are not below the limit");
+    idle.len()
+}
+
+#[test]
+fn a_scan_leaves_an_idle_cache_its_share_of_a_small_limit_among_many_pairs() {
+    for in_background in [false, true] {
+        let leaves_its_share = || {
+            let left = left_beside_a_scan_among_many(in_background);
+            println!("{left} entries are left, in the background: {in_background}");
+            left > 300
+        };
+        assert!(two_of_three(leaves_its_share), "see the output");
+    }
+}
+
+/// The cache whose entries return takes the memory of its idle sibling.
+#[test]
+fn a_cache_in_use_grows_below_a_small_limit_among_many_pairs() {
+    for many in [false, true] {
+        let grows = || {
+            let (_alone, runtime, group) = if many { world(LARGE, Some(LIMIT)) } else { world(LIMIT, None) };
+            let others = many.then(|| Others::new(&runtime));
+            let [idle, used] = ["idle", "used"].map(|name| cache::<Hasher>(&runtime, name, &group));
+            fill(&idle, 0..1_500);
+            for turn in 0..10 {
+                for key in (0..600).filter(|key| used.get(key).is_none()) {
+                    others
+                        .iter()
+                        .for_each(|others| (0..8).for_each(|n| others.insert(10_000 * (turn + 1) + 8 * key + n)));
+                    fill(&used, key..key + 1);
+                }
+            }
+            println!("{} entries beside {}, many: {many}", used.len(), idle.len());
+            used.len() > 500
+        };
+        assert!(two_of_three(grows), "see the output");
+    }
+}
+
 #[test]
 fn a_scan_leaves_an_idle_cache_its_share_of_a_small_limit() {
     for (budget, max) in [(LIMIT, None), (LARGE, Some(LIMIT))] {

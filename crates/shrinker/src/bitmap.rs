@@ -220,6 +220,29 @@ impl Bitmap {
         })
     }
 
+    /// Iterates over the set bits, each once, from somewhere in the middle: from the `start`th part
+    /// of 2^32 of the words on, and around. Allocates nothing.
+    pub(crate) fn iter_around(&self, start: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = (self.words.len() as u64 * u64::from(BITS) * u64::from(start)) >> 32;
+        let from = u64::MAX << (first % u64::from(BITS));
+        let words = self.words.iter().cycle().skip((first / u64::from(BITS)) as usize);
+        // The first word is also the last one, with the bits before the start.
+        words.zip(0..=self.words.len()).flat_map(move |(word, n)| {
+            let is_visited = match n {
+                0 => from,
+                _ if n == self.words.len() => !from,
+                _ => u64::MAX,
+            };
+            // Relaxed: as in `collect`.
+            let mut bits = word.1.load(Ordering::Relaxed) & is_visited;
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(word.index() * BITS + bit)
+            })
+        })
+    }
+
     /// Frees the words without a set bit.
     pub(crate) fn tidy(&mut self) {
         // Relaxed: `&mut` comes from a write lock, which orders every earlier access.
@@ -302,6 +325,13 @@ mod tests {
             for id in [0, 63, 64, low, u32::MAX - 1, u32::MAX] {
                 let above = model.iter().copied().find(|other| *other > id);
                 prop_assert_eq!(map.next_after(Some(id)), above);
+            }
+            for start in [0, low, high, u32::MAX] {
+                let mut ids: Vec<u32> = map.iter_around(start).collect();
+                let descents = ids.windows(2).filter(|pair| pair[0] > pair[1]).count();
+                prop_assert!(descents <= 1 && (start > 0 || descents == 0), "{:?}", ids);
+                ids.sort_unstable();
+                prop_assert_eq!(ids, Vec::from_iter(model.iter().copied()));
             }
             for range in [0..=u32::MAX, low..=high, 0..=100, 64..=127] {
                 let mut ids = Vec::new();

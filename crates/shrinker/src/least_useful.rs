@@ -140,20 +140,22 @@ impl LeastUseful<'_> {
     }
 
     /// Begins a round: selects candidates, without the `failed` ones and below a group's limit only
-    /// those of that group, and of these the victim with the least rank. If there is none, counts
-    /// the candidates without a score and tries once more.
+    /// those of that group and the groups below it, and of these the victim with the least rank. If
+    /// there is none, counts the candidates without a score and tries once more.
     fn choose(&self, scorer: &Scorer<'_>, round: &mut Round, failed: &[u32]) -> Option<Victim> {
         let pairs = scorer.pairs;
-        // The background has time for more candidates; and below a group only few of them may be
-        // descendants.
-        let many = self.flags.contains(Reclaim::BACKGROUND) || self.is_of_group();
-        pairs.select(&mut round.candidates, self.needy, many);
-        if !failed.is_empty() {
-            round.candidates.retain(|slot| !failed.contains(&slot));
-        }
+        // The background has time for more candidates.
+        let many = self.flags.contains(Reclaim::BACKGROUND);
         if self.is_of_group() {
+            let in_turn = pairs.select_below(&mut round.candidates, self.needy, many);
             // Others cannot be victims, and counts of them would take the turns of those that can.
             round.candidates.retain(|slot| self.is_below(pairs, slot));
+            self.core.map.add_in_turn(self.limit, in_turn, &mut round.candidates);
+        } else {
+            pairs.select(&mut round.candidates, self.needy, many);
+        }
+        if !failed.is_empty() {
+            round.candidates.retain(|slot| !failed.contains(&slot));
         }
         for again in [false, true] {
             self.rank(scorer, round, again);

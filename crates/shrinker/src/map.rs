@@ -39,10 +39,11 @@
 //!
 //! Shard, then index shard, then summary; `pair_counts`, then `nr_deferred`, are taken under the
 //! shard (in any order under its write lock), and the index shard under `nr_deferred`; the index of
-//! the pairs by utility is a leaf under the index shard; the root is a leaf, taken under no other
-//! lock. A bit may be cleared under the shard's read lock, so what is added under `pair_counts` or
-//! `nr_deferred` is added only if the bit is set once that lock is held. No callback runs under any
-//! of these locks, and no group's last handle is dropped under them: its drop locks the tree.
+//! the pairs by utility is a leaf under the shard or the index shard; the root is a leaf, taken
+//! under no other lock. A bit may be cleared under the shard's read lock, so what is added under
+//! `pair_counts` or `nr_deferred` is added only if the bit is set once that lock is held. No
+//! callback runs under any of these locks, and no group's last handle is dropped under them: its
+//! drop locks the tree.
 //!
 //! # Orderings
 //!
@@ -81,6 +82,7 @@ mod offline;
 mod shards;
 mod shrinker_info;
 mod summary;
+mod turn;
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;

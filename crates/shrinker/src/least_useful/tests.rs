@@ -387,12 +387,15 @@ fn a_call_asks_at_most_eight_pairs_that_free_nothing() {
 #[test]
 fn the_pairs_below_a_group_are_found_among_many() {
     let (tree, registry) = world(1, 1 << 30);
-    let groups = groups(&tree, 60);
-    let (_pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
-    for limit in [&groups[59], &groups[30]] {
-        let mut work = Work::one_batch(64);
-        assert_eq!(registry.shrink_least_useful(limit, None, Reclaim::FOREGROUND, &mut work).freed, 8);
+    let mut groups = groups(&tree, 3_000);
+    groups.push(groups[30].create("child").unwrap());
+    let (pool, _registration) = pool(&registry, &groups, 1_000, true, 2);
+    for limit in [&groups[2_999], &groups[30], &groups[3_000], &groups[1_500]] {
+        for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+            assert_eq!(registry.shrink_least_useful(limit, None, flags, &mut Work::one_batch(64)).freed, 8);
+        }
     }
+    assert!(pool.counts() <= 30, "only pairs below the limits are counted");
 }
 
 #[test]

@@ -55,6 +55,8 @@ struct SummaryNode {
     memcg: Memcg,
     /// True if the group has objects itself.
     live: bool,
+    /// The last group of the subtree that was taken [in turn](Summary::in_turn).
+    turn: MemcgId,
     /// The children that are leaves or have a summary node, by id. A bitmap rather than a tree of
     /// ids: a container's group may have thousands of children, and a pass visits them in order.
     children: Bitmap,
@@ -157,7 +159,13 @@ impl Summary {
         if !self.nodes.contains_key(&group.id()) {
             self.nodes.try_reserve(1).ok()?;
             let live = self.leaves.remove(group.id()).is_some();
-            let node = SummaryNode { memcg: group.clone(), live, children: Bitmap::default(), positions: None };
+            let node = SummaryNode {
+                memcg: group.clone(),
+                live,
+                turn: group.id(),
+                children: Bitmap::default(),
+                positions: None,
+            };
             self.nodes.insert(group.id(), node);
         }
         self.nodes.get_mut(&group.id())
@@ -246,6 +254,49 @@ impl Summary {
                 }
             }
         }
+    }
+
+    /// Stores live groups of `root`'s subtree in `found`, each once: in pre-order from the group
+    /// after the one that was passed to [`set_turn`](Self::set_turn) on, and around. Returns their
+    /// number. Allocates nothing. O(depth) for each group at most.
+    pub(super) fn in_turn(&self, root: &Memcg, found: &mut [MemcgId]) -> usize {
+        let first = self.nodes.get(&root.id()).map_or(root.id(), |node| {
+            match self.memcg(node.turn).is_some_and(|last| last.is_descendant_of(root)) {
+                true => self.next_around(root.id(), node.turn),
+                // The last group is gone, and so is its place unless it was a child of `root`.
+                false => node.children.next_after(Some(node.turn.get())).map_or(root.id(), MemcgId::new),
+            }
+        });
+        let next = |at: &MemcgId| Some(self.next_around(root.id(), *at)).filter(|next| *next != first);
+        let live = core::iter::successors(Some(first), next).filter(|id| self.live(*id).is_some());
+        found.iter_mut().zip(live).map(|(place, id)| *place = id).count()
+    }
+
+    /// Sets the group of `root`'s subtree after which [`in_turn`](Self::in_turn) begins.
+    pub(super) fn set_turn(&mut self, root: MemcgId, last: MemcgId) {
+        if let Some(node) = self.nodes.get_mut(&root) {
+            node.turn = last;
+        }
+    }
+
+    /// Returns the group after `at` in pre-order in `root`'s subtree, which has both; after the
+    /// last one `root`.
+    fn next_around(&self, root: MemcgId, mut at: MemcgId) -> MemcgId {
+        let child = |parent: MemcgId, last: Option<MemcgId>| {
+            self.nodes.get(&parent)?.children.next_after(last.map(MemcgId::get)).map(MemcgId::new)
+        };
+        let mut next = child(at, None);
+        while next.is_none() && at != root {
+            let Some(parent) = self.memcg(at).and_then(Memcg::parent) else { break };
+            next = child(parent.id(), Some(at));
+            at = parent.id();
+        }
+        next.unwrap_or(root)
+    }
+
+    /// Returns the group with this id, if it is a leaf or has a node.
+    fn memcg(&self, id: MemcgId) -> Option<&Memcg> {
+        self.nodes.get(&id).map(|node| &node.memcg).or_else(|| self.leaves.get(id))
     }
 
     /// Returns the group at `path` below `root`, if it is live.
@@ -338,8 +389,11 @@ impl Summary {
             for child in children {
                 let id = MemcgId::new(child);
                 assert!(is_known(id), "child {id} is a leaf or has a node (invariant 3)");
-                let child = self.nodes.get(&id).map(|node| &node.memcg).or_else(|| self.leaves.get(id));
-                assert_eq!(child.and_then(Memcg::parent), Some(&node.memcg), "a child hangs under its parent's node");
+                assert_eq!(
+                    self.memcg(id).and_then(Memcg::parent),
+                    Some(&node.memcg),
+                    "a child hangs under its parent's node"
+                );
             }
             leads_to(&node.memcg);
         }

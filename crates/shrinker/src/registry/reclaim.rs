@@ -120,9 +120,8 @@ impl Registry {
     ///
     /// Frees nothing unless the registry selects victims [by
     /// utility](crate::RegistryConfig::by_utility); nor if all candidates are protected, or, with
-    /// `std`, inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group
-    /// with few of many pairs, a call may find none of them. In these cases other ways of reclaim
-    /// remain. A call without a bound frees at most two million objects.
+    /// `std`, inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope). In these cases
+    /// other ways of reclaim remain. A call without a bound frees at most two million objects.
     ///
     /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
     /// objects, and at most 1/64 of the pair's objects (1/16, or 1/4 of a pair without hits, if

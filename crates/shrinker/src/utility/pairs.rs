@@ -2,8 +2,9 @@
 //!
 //! A selection considers all pairs up to [`ALL_MAX`]. If there are more, it considers the last
 //! victim, the pair that needs the memory, and a few others in turn: O(1) for any number of pairs.
-//! A pair takes 16 bytes here, and about 8 in the index. Tallies are allocated when memory first
-//! becomes short, for a part of the table at once.
+//! Below a group's limit those in turn are found by their group (`map/turn.rs`). A pair takes 16
+//! bytes here, and about 8 in the index. Tallies are allocated when memory first becomes short, for
+//! a part of the table at once.
 //!
 //! The slots in use are the first ones: when a pair is removed, the last pair moves into its slot,
 //! so a selection never visits unused slots. All changes of slots are made under the index's lock.
@@ -13,8 +14,8 @@
 //! state is corrected by the pair's next count, which is due in the next epoch; the step decays
 //! like any other.
 //!
-//! A change must ensure that a selection stays O(1) and lock-free, and that an outdated slot number
-//! costs no more than this.
+//! A change must ensure that a selection stays O(1), and lock-free except below a group's limit,
+//! and that an outdated slot number costs no more than this.
 
 use alloc::boxed::Box;
 
@@ -39,13 +40,13 @@ use crate::hash::hash_of;
 const PART_FIRST: usize = 64;
 /// Enough parts for every slot.
 const PARTS: usize = 26;
-/// Up to this number of pairs, all are candidates.
+/// Up to this number of pairs, all are candidates; below a group's limit also if only the group's
+/// pairs are so few.
 const ALL_MAX: u32 = 16;
 /// The number of candidates in turn among more pairs, besides the last victim and the pair that
 /// needs the memory.
 const IN_TURN: u32 = 8;
-/// The number of candidates in turn if there is time for more, or if only pairs below a group
-/// count.
+/// The number of candidates in turn if there is time for more.
 const IN_TURN_MANY: u32 = 64;
 /// The maximum number of candidates of one selection.
 pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_MANY as usize;
@@ -111,6 +112,13 @@ impl Candidates {
         if let Some(place) = self.slots.get_mut(self.len) {
             *place = slot;
             self.len += 1;
+        }
+    }
+
+    /// Adds a candidate, unless it is one.
+    pub(crate) fn insert(&mut self, slot: u32) {
+        if !self.as_slice().contains(&slot) {
+            self.push(slot);
         }
     }
 
@@ -300,9 +308,23 @@ impl Pairs {
     }
 
     /// Replaces the candidates by those of one selection; `needy` is the slot of the pair that
-    /// needs the memory. With `many` there are more candidates, because there is time, or because
-    /// only pairs below some group will count.
+    /// needs the memory. With `many` there are more candidates, because there is time.
     pub(crate) fn select(&self, candidates: &mut Candidates, needy: Option<u32>, many: bool) {
+        self.select_in_turn(candidates, needy, if many { IN_TURN_MANY } else { IN_TURN });
+    }
+
+    /// As [`select`](Self::select), below a group's limit. Pairs of other groups may be among the
+    /// candidates. Returns how many pairs of the group are to be added, as candidates in turn.
+    pub(crate) fn select_below(&self, candidates: &mut Candidates, needy: Option<u32>, many: bool) -> usize {
+        self.select_in_turn(candidates, needy, 0);
+        match many {
+            _ if candidates.is_all => 0,
+            true => IN_TURN_MANY as usize,
+            false => ALL_MAX as usize,
+        }
+    }
+
+    fn select_in_turn(&self, candidates: &mut Candidates, needy: Option<u32>, in_turn: u32) {
         let end = self.end.load(Ordering::Relaxed);
         (candidates.len, candidates.is_all) = (0, end <= ALL_MAX);
         if candidates.is_all {
@@ -310,7 +332,7 @@ impl Pairs {
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
         last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
-        let in_turn = if many { IN_TURN_MANY } else { IN_TURN }.min(end);
+        let in_turn = in_turn.min(end);
         let from = self.cursor.load(Ordering::Relaxed) % end;
         let slots = (from..from + in_turn).map(|slot| slot % end);
         let is_new = |slot: &u32| Some(*slot) != last && Some(*slot) != needy;

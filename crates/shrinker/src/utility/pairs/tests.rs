@@ -108,6 +108,22 @@ fn sixteen_pairs_are_all_looked_at_and_of_more_ten() {
 }
 
 #[test]
+fn below_a_limit_16_pairs_are_to_be_added_and_with_time_64() {
+    for (n, [few, many]) in [(16, [0, 0]), (17, [16, 64]), (1_000, [16, 64])] {
+        let (pairs, mut candidates) = (table_of(n), Candidates::new());
+        pairs.note_victim(3);
+        assert_eq!(pairs.select_below(&mut candidates, Some(5), true), many);
+        assert_eq!(pairs.select_below(&mut candidates, Some(5), false), few);
+        match n {
+            16 => assert_eq!(candidates.as_slice(), Vec::from_iter(0..16)),
+            _ => assert_eq!(candidates.as_slice(), [3, 5]),
+        }
+        candidates.insert(5);
+        assert_eq!(candidates.as_slice().iter().filter(|slot| **slot == 5).count(), 1);
+    }
+}
+
+#[test]
 fn candidates_can_be_left_out() {
     let mut candidates = table_of(5).candidates(None, false);
     candidates.retain(|_| true);
