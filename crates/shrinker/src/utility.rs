@@ -39,6 +39,7 @@ mod miss;
 mod pairs;
 mod score;
 mod tallies;
+mod tally;
 
 pub(crate) use log2::{log2, ONE};
 pub use miss::Miss;

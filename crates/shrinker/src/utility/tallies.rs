@@ -11,16 +11,16 @@
 
 use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-use super::clock::HALF_LIFE;
 use super::log2::{log2, ONE};
 use super::miss::{Miss, COST_ONE};
+use super::tally::{decayed, Tally};
 
 /// The number of distance classes of ghosts: up to 1/64 of the budget, 1/32, ... all of it.
 const DISTANCES: usize = 7;
-/// The weight of a hit in a tally.
-const HIT: u32 = 64;
+/// The weight in a tally of a hit that costs a [`COST_ONE`]th of the mean.
+const HIT: u64 = 64;
 /// The weight of an object that a scan kept: about a twentieth of a hit.
-const KEPT: u32 = 3;
+const KEPT: u64 = 3;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
 /// Distances below this fraction of the budget, as a divisor, or below the size of a smaller pair
@@ -47,11 +47,11 @@ const STALE_PARTS_SMALL: u64 = 4;
 pub(crate) struct Tallies {
     /// The epoch to which the decaying tallies are up to date.
     epoch: AtomicU32,
-    /// Objects that scans kept, each [`KEPT`] times its relative cost; decays.
-    kept: AtomicU32,
+    /// Objects that scans kept, each [`KEPT`] times its relative cost in [`COST_ONE`]ths; decays.
+    kept: Tally,
     /// Ghost hits by class of distance, the nearest first, each [`HIT`] times its weight and
-    /// relative cost; decays.
-    hits: [AtomicU32; DISTANCES],
+    /// relative cost in [`COST_ONE`]ths; decays.
+    hits: [Tally; DISTANCES],
     /// The mean bytes of an object: from the last count if the shrinker weighs its objects, else an
     /// estimate, which scans move. 0 before the first count.
     mean: AtomicU32,
@@ -76,10 +76,8 @@ impl Tallies {
     /// Resets all tallies: the slot belongs to another pair, from this epoch on.
     pub(crate) fn reset(&self, epoch: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
-        [&self.kept, &self.mean, &self.kib_left]
-            .into_iter()
-            .chain(&self.hits)
-            .for_each(|tally| tally.store(0, Ordering::Relaxed));
+        self.hits.iter().chain([&self.kept]).for_each(|tally| tally.set(0));
+        [&self.mean, &self.kib_left].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.scans_without_fall.store(0, Ordering::Relaxed);
         self.hits_since.store(0, Ordering::Relaxed);
         self.is_weighed.store(false, Ordering::Relaxed);
@@ -91,12 +89,11 @@ impl Tallies {
         macro_rules! copy {
             ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
         }
-        let Self { epoch, kept, hits, mean, kib_left, .. } = from;
+        let Self { epoch, mean, kib_left, .. } = from;
         let Self { scans_without_fall, hits_since, is_weighed, held, freed, inserted, .. } = from;
-        copy!(epoch, kept, mean, kib_left, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
-        for (to, from) in self.hits.iter().zip(hits) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        copy!(epoch, mean, kib_left, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
+        self.kept.set(from.kept.get());
+        self.hits.iter().zip(&from.hits).for_each(|(to, from)| to.set(from.get()));
     }
 
     /// Decays the tallies up to this epoch.
@@ -112,13 +109,7 @@ impl Tallies {
     #[cold]
     fn decay(&self, epoch: u32, since: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
-        for tally in self.hits.iter().chain([&self.kept]) {
-            let before = tally.load(Ordering::Relaxed);
-            // Most tallies of a pair without ghost hits are 0.
-            if before > 0 {
-                tally.store(decayed(before.into(), since) as u32, Ordering::Relaxed);
-            }
-        }
+        self.hits.iter().chain([&self.kept]).for_each(|tally| tally.decay(since));
         self.inserted.store(decayed(self.inserted.load(Ordering::Relaxed), since), Ordering::Relaxed);
     }
 
@@ -128,9 +119,7 @@ impl Tallies {
         self.decay_to(epoch);
         let parts = budget / miss.distance.get().max(1);
         let place = (DISTANCES - 1).saturating_sub(parts.max(1).ilog2() as usize);
-        let worth =
-            u64::from(miss.weight).saturating_mul(miss.cost.into()).saturating_mul(HIT.into()) / u64::from(COST_ONE);
-        add(&self.hits[place], worth);
+        self.hits[place].add(u64::from(miss.weight).saturating_mul(miss.cost.into()).saturating_mul(HIT));
         let since = self.hits_since.load(Ordering::Relaxed).wrapping_add(1);
         self.hits_since.store(since, Ordering::Relaxed);
         since % HITS_PER_SCORE == 0
@@ -141,7 +130,7 @@ impl Tallies {
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
         self.decay_to(epoch);
         self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
-        add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / u64::from(COST_ONE));
+        self.kept.add(kept.saturating_mul(KEPT).saturating_mul(cost.into()));
     }
 
     /// Records that the group's usage fell by `fall` bytes in a scan that freed `freed` objects.
@@ -232,13 +221,13 @@ impl Tallies {
     /// [`near_bytes`].
     pub(crate) fn utility(&self, epoch: u32, budget: u64, of_many: bool) -> Option<i32> {
         self.decay_to(epoch);
-        let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
+        let mut hits = self.kept.get();
         let held = self.bytes();
         let kept_bytes = if hits > 0 { held / KEPT_PARTS } else { 0 };
         let significant = (budget / NEAR_PARTS).max(1);
         let mut best = per_byte(hits, kept_bytes.saturating_add(significant));
         for (place, tally) in self.hits.iter().enumerate() {
-            let more = u64::from(tally.load(Ordering::Relaxed));
+            let more = tally.get();
             if more == 0 {
                 // As many hits per more bytes are not the best.
                 continue;
@@ -293,27 +282,13 @@ fn near_bytes(held: u64, distance: u64, significant: u64) -> u64 {
 
 /// Returns the logarithm of hits per byte; `None` without hits.
 fn per_byte(hits: u64, bytes: u64) -> Option<i32> {
-    (hits > 0).then(|| log2(hits) - log2(HIT.into()) - log2(bytes))
-}
-
-/// Adds to a tally, which saturates.
-fn add(tally: &AtomicU32, n: u64) {
-    let sum = u64::from(tally.load(Ordering::Relaxed)).saturating_add(n);
-    tally.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);
-}
-
-/// Returns the rest of a tally after `epochs` epochs.
-fn decayed(tally: u64, epochs: u32) -> u64 {
-    /// 2 to the power of minus n quarters, in 65,536ths.
-    const QUARTERS: [u64; HALF_LIFE as usize] = [65_536, 55_109, 46_341, 38_968];
-    let part = QUARTERS[(epochs % HALF_LIFE) as usize];
-    let left = (u128::from(tally) * u128::from(part)) >> 16;
-    left.checked_shr(epochs / HALF_LIFE).unwrap_or(0) as u64
+    (hits > 0).then(|| log2(hits) - log2(HIT * u64::from(COST_ONE)) - log2(bytes))
 }
 
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests {
     use super::*;
+    use crate::utility::clock::HALF_LIFE;
     use alloc::vec::Vec;
     use lowwater_lru_core::ByteSize;
 
@@ -321,14 +296,6 @@ mod tests {
 
     fn hit(distance: u64) -> Miss {
         Miss::at(ByteSize::new(distance))
-    }
-
-    #[test]
-    fn a_tally_halves_in_four_epochs() {
-        for (epochs, left) in [(0, 1_000), (1, 840), (2, 707), (4, 500), (8, 250), (40, 0), (u32::MAX, 0)] {
-            assert_eq!(decayed(1_000, epochs), left, "after {epochs}");
-        }
-        assert_eq!(decayed(u64::MAX, 1), ((u128::from(u64::MAX) * 55_109) >> 16) as u64);
     }
 
     #[test]
@@ -475,9 +442,9 @@ mod tests {
         ] {
             let tallies = Tallies::default();
             tallies.hit(hit(distance).weight(3).cost(40), 0, BUDGET);
-            let hits = tallies.hits.each_ref().map(|tally| tally.load(Ordering::Relaxed));
+            let hits = tallies.hits.each_ref().map(Tally::get);
             let mut expected = [0; DISTANCES];
-            expected[place] = 3 * 40 * HIT / COST_ONE;
+            expected[place] = 3 * 40 * HIT;
             assert_eq!(hits, expected, "at {distance} of {BUDGET}");
         }
     }
@@ -502,7 +469,7 @@ mod tests {
         tallies.reset(0);
         tallies.counted(1_000, Some(400_000), 0, 0);
         tallies.scanned(0, 70, 32, 0);
-        assert_eq!(tallies.kept.load(Ordering::Relaxed), 70 * KEPT * 2, "each costs twice the mean");
+        assert_eq!(tallies.kept.get(), 70 * KEPT * 32, "each costs twice the mean");
         let kept = 400_000 / 10 + near;
         assert_eq!(tallies.utility(0, BUDGET, false), Some(log2(420) - one - log2(kept)));
         for _ in 0..8_000 {
@@ -556,7 +523,7 @@ mod tests {
         from.set_kib_left(9);
         to.copy_from(&from);
         let all = |it: &Tallies| {
-            let kept = it.kept.load(Ordering::Relaxed);
+            let kept = it.kept.get();
             let count = (it.bytes(), it.mean(), it.is_stale(), it.evicted_since(2));
             (it.utility(6, BUDGET, false), it.turnover(6), count, it.scans_without_fall(), kept)
         };
@@ -580,6 +547,40 @@ mod tests {
             tallies.hit(hit(1), 0, BUDGET);
             assert_eq!(tallies.utility(0_u32.wrapping_sub(late), BUDGET, false).is_some(), stays, "by {late}");
         }
+    }
+
+    #[test]
+    fn costs_differ_also_with_very_many_hits() {
+        for hits in [1_000, 5_000_000, 1_000_000_000] {
+            let utilities = [64, 256].map(|cost| {
+                let tallies = Tallies::default();
+                (0..1_000).for_each(|_| _ = tallies.hit(hit(1).cost(cost * COST_ONE).weight(hits / 1_000), 0, BUDGET));
+                tallies.utility(0, BUDGET, false).unwrap()
+            });
+            assert_eq!(utilities[1] - utilities[0], 2 * ONE, "{hits} hits");
+        }
+    }
+
+    #[test]
+    fn one_more_hit_counts_beside_a_hundred_million() {
+        let tallies = Tallies::default();
+        let utility = || tallies.utility(0, BUDGET, false).unwrap();
+        tallies.hit(hit(1).weight(100_000_000), 0, BUDGET);
+        let before = utility();
+        (0..100_000).for_each(|_| _ = tallies.hit(hit(1).weight(1_000), 0, BUDGET));
+        assert_eq!(utility() - before, ONE);
+    }
+
+    #[test]
+    fn a_single_kept_object_of_the_least_cost_counts() {
+        let tallies = Tallies::default();
+        tallies.counted(1_000, Some(1_000), 0, 0);
+        (0..16).for_each(|_| tallies.scanned(0, 1, 1, 0));
+        let cheap = tallies.utility(0, BUDGET, false);
+        tallies.reset(0);
+        tallies.counted(1_000, Some(1_000), 0, 0);
+        tallies.scanned(0, 1, COST_ONE, 0);
+        assert_eq!(cheap, tallies.utility(0, BUDGET, false));
     }
 
     #[test]
