@@ -188,7 +188,7 @@ where
             core.index.with(hash, &pin(), |_| false, |_| ());
         }
         if core.counters.len() > REMOVED_AT_ONCE && core.begin_clear() {
-            core.notifier.notify();
+            core.notifier.notify_clear();
         } else {
             self.retain(|_, _| false);
         }

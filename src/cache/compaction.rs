@@ -69,15 +69,17 @@ where
             // Relaxed: the notifier's lock orders the store before the housekeeper's load. Not
             // twice: the housekeeper itself requests, and would never rest.
             if !self.is_compaction_requested.swap(true, Ordering::Relaxed) {
-                self.notifier.notify();
+                self.notifier.notify_compaction();
             }
         }
     }
 
-    /// Returns the memory of removed records and their ghosts to the system, but for what readers
-    /// hold back, and requests a compaction.
+    /// Returns the memory of removed records and their ghosts to the system, and requests a
+    /// compaction. For memory that readers hold back, the reaper tries again.
     pub(super) fn return_memory(&self) {
-        self.release_removed();
+        if self.release_removed() > ByteSize::ZERO {
+            self.notifier.notify_reaper();
+        }
         self.request_compaction();
     }
 

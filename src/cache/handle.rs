@@ -143,7 +143,7 @@ where
     pub fn collect(&self) -> ByteSize {
         let stays = self.inner.core.collect();
         if stays > ByteSize::ZERO {
-            self.inner.core.notifier.notify();
+            self.inner.core.notifier.notify_reaper();
         }
         self.inner.core.request_compaction();
         stays

@@ -4,15 +4,14 @@
 //! caches about groups that end, on the thread that ends the group.
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
-//! each cache, and rests in between. The rest is a multiple of the time worked, except after work
-//! on dropped groups:
+//! each cache, and rests in between. Each kind of work has its own rest, which only a dropped cache
+//! interrupts, for itself alone. The rest is a multiple of the time worked in all caches:
 //!
 //! | work | rest | processor time |
 //! |---|---|---|
-//! | empties groups | half a millisecond | about a half |
-//! | compacts | 1 time | a half |
+//! | empties groups; removes cleared records; compacts | 1 time | a half |
 //! | sweeps for expired records, of which it finds many | 3 times | a quarter |
-//! | sweeps for expired records, of which it finds few | 19 times | a twentieth |
+//! | sweeps for expired records, of which it finds few or none | 19 times | a twentieth |
 //!
 //! A removed record's listener and `Drop` are the user's code; where they block, only that cache's
 //! maintenance is delayed. One thread has the [lease](lease::Lease) and works; a standby thread
@@ -37,6 +36,7 @@ mod lease;
 mod leftovers;
 #[cfg(feature = "metrics")]
 mod read;
+mod schedule;
 mod shared;
 mod threads;
 mod visit;
@@ -52,6 +52,7 @@ use super::maintenance::{Maintenance, MaintenanceId};
 use super::mean_cost::MeanCost;
 use super::retired::Retired;
 use lease::Lease;
+use schedule::Work;
 use shared::{DroppedGroup, HousekeeperShared};
 use threads::spawn;
 
@@ -140,7 +141,7 @@ impl Housekeeper {
             }
             None => state.dropped.push_back(DroppedGroup::new(group.clone(), evicts)),
         }
-        self.shared.notify_locked(state);
+        self.shared.notify_locked(state, Work::EndGroups);
         is_in_time
     }
 
@@ -182,7 +183,8 @@ impl Drop for Housekeeper {
         // The standby waits on `callback_begun`, the lease holder on `notified`; a thread that is
         // blocked in user code checks `stop` afterwards.
         self.shared.callback_begun.notify_one();
-        self.shared.notify_locked(state);
+        self.shared.notified.notify_one();
+        drop(state);
         // The caller may be one of these threads, or inside a callback for which one of them waits:
         // then the threads end by themselves.
         let panicked = match CallbackScope::is_inside() {
@@ -204,9 +206,19 @@ impl Housekeeper {
 }
 
 impl Notifier {
-    /// Notifies the housekeeper of something to do: an earlier deadline, for example.
-    pub(crate) fn notify(&self) {
-        self.0.notify();
+    /// Notifies the housekeeper of an earlier deadline, or of memory that readers hold back.
+    pub(crate) fn notify_reaper(&self) {
+        self.0.notify(Work::Reap);
+    }
+
+    /// Notifies the housekeeper of a clear.
+    pub(crate) fn notify_clear(&self) {
+        self.0.notify(Work::Clear);
+    }
+
+    /// Notifies the housekeeper of a request for a compaction.
+    pub(crate) fn notify_compaction(&self) {
+        self.0.notify(Work::Compact);
     }
 
     /// Hands a leftover over to the housekeeper, which drops it. The caller's runtime must exist:
@@ -214,7 +226,7 @@ impl Notifier {
     pub(crate) fn drop_later(&self, leftover: Box<dyn Send>) {
         let mut state = self.0.state.lock();
         state.leftovers.push_back(leftover);
-        self.0.notify_locked(state);
+        self.0.notified.notify_one();
     }
 
     /// Returns the keys that the runtime's caches have evicted.

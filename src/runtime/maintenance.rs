@@ -20,6 +20,9 @@ use lowwater_shrinker::ShrinkerId;
 
 /// The maintenance of one cache. Called by one thread at a time, unless a method says otherwise.
 pub(crate) trait Maintenance: Send + Sync {
+    /// Removes the next few records that a clear has left.
+    fn remove_cleared(&self) -> NextRun;
+
     /// Visits the next few records, and removes those that have expired.
     fn reap_expired(&self) -> NextRun;
 
@@ -79,8 +82,8 @@ pub(crate) struct CacheFigures {
 /// When maintenance is to run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRun {
-    /// At once, until the visit of the cache has lasted for the housekeeper's `WORK`; then after a
-    /// rest of `rest` times the visit's duration.
+    /// At once, until the visit of the cache has lasted long enough (the housekeeper's `WORK`). In
+    /// any case followed by a rest of `rest` times the duration of this call.
     Now { rest: u32 },
     /// After this time.
     In(Duration),

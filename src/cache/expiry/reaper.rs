@@ -85,7 +85,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         // notified twice: the housekeeper is notified already, or is about to look again.
         self.sweeps.is_recent.store(true, Ordering::Relaxed);
         if !self.sweeps.has_retained.swap(true, Ordering::Relaxed) {
-            self.notifier.notify();
+            self.notifier.notify_reaper();
         }
     }
 
@@ -102,7 +102,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     fn register_some(&self, at: Deadline, floor: Floor, hash: u64) {
         let expires = Expires { at, live_end: Deadline::NEVER, floor };
         if self.sweeps.lower(expires.at, self.clock.floor()) {
-            self.notifier.notify();
+            self.notifier.notify_reaper();
         }
         if let Some(lasting) = self.clock.lasting(expires) {
             // The record is found by its hash and deadline, without its key. So another record of
@@ -110,7 +110,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
             let is_it = |there: &Record<K, V>| there.deadline() == expires.at;
             self.index.with(hash, &pin(), is_it, |there| there.set_deadline(lasting));
             if self.sweeps.lower(lasting, self.clock.floor()) {
-                self.notifier.notify();
+                self.notifier.notify_reaper();
             }
         }
     }
@@ -249,7 +249,7 @@ where
         drop(scope);
         drop(finishing);
         if is_done && freed {
-            self.release_memory();
+            self.return_memory();
         }
         NextRun::Now { rest: if many { REST_MANY } else { REST_FEW } }
     }
@@ -274,7 +274,7 @@ where
         }
         // Relaxed: as in `collect`.
         if self.sweeps.has_retained.load(Ordering::Relaxed) {
-            self.notifier.notify();
+            self.notifier.notify_reaper();
         }
     }
 }
@@ -285,11 +285,12 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
+    fn remove_cleared(&self) -> NextRun {
+        self.remove_cleared_part()
+    }
+
     fn reap_expired(&self) -> NextRun {
-        match self.remove_cleared_part() {
-            now @ NextRun::Now { .. } => now,
-            next => next.min(self.reap_part(false)),
-        }
+        self.reap_part(false)
     }
 
     fn forget_group(&self, dying: &Memcg) {

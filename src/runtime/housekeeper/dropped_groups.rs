@@ -12,8 +12,8 @@ use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgError, NodeId};
 
 use super::lease::{Lease, LeaseLost};
+use super::schedule::WORK;
 use super::shared::{DroppedGroup, HousekeeperShared, RETRY};
-use super::visit::WORK;
 use crate::runtime::maintenance::Maintenance;
 
 /// The interval and the total time of waiting until charges of a dropped group that belong to no
@@ -181,6 +181,7 @@ impl HousekeeperShared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schedule::Work;
     use super::super::{any_retired, Housekeeper};
     use super::*;
     use crate::Runtime;
@@ -233,9 +234,10 @@ mod tests {
             || housekeeper.shared.empty_groups(Lease::default(), start).ok().unwrap().map(|wait| wait.as_millis());
         let waits: Vec<_> = (0..8).map_while(|_| wait()).collect();
         assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000]);
-        housekeeper.shared.state.lock().is_notified = false;
+        let is_due = || housekeeper.shared.state.lock().schedule(Work::EndGroups).begin(Instant::now(), WORK).is_some();
+        assert!(is_due() && !is_due(), "the drop of the group has notified");
         a.offline().unwrap();
-        assert!(housekeeper.shared.state.lock().is_notified);
+        assert!(is_due());
         assert_eq!([wait(), wait()], [Some(100), Some(200)]);
         b.offline().unwrap();
         assert_eq!((wait(), group.is_online()), (None, false));

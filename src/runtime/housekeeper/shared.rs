@@ -14,6 +14,7 @@ use lowwater_lru_core::{Memcg, OfflineHook};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::lease::{Lease, LeaseLost};
+use super::schedule::{Schedule, Work};
 use crate::runtime::ghosts::Ghosts;
 use crate::runtime::key_order::KeyOrder;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId};
@@ -23,6 +24,10 @@ use crate::runtime::retired::Retired;
 /// The time until the next try to end a group that has children, or that has records in a cache
 /// where a thread is held up.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
+
+/// How long the lease holder may be in one cache, or in the end of one group, until the standby
+/// takes the lease over. A visit mostly takes less than a millisecond, unless user code blocks.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The state under its lock, and the condition variables.
 pub(super) struct HousekeeperShared {
@@ -66,8 +71,8 @@ pub(super) struct HousekeeperState {
     pub(super) dropped: VecDeque<DroppedGroup>,
     /// The records of large caches that have ended, to be dropped.
     pub(super) leftovers: VecDeque<Box<dyn Send>>,
-    /// There is something to do; set until the lease holder sees it.
-    pub(super) is_notified: bool,
+    /// When each kind of work runs next, in the order of [`Work::ALL`].
+    pub(super) schedules: [Schedule; Work::ALL.len()],
     /// The housekeeper is being dropped: the threads end.
     pub(super) stop: bool,
 }
@@ -99,6 +104,26 @@ impl HousekeeperState {
         self.caches.from(after.0 + 1).next().map(|(id, maintenance)| (MaintenanceId(id), maintenance))
     }
 
+    /// Returns when a kind of work runs next.
+    pub(super) fn schedule(&mut self, work: Work) -> &mut Schedule {
+        &mut self.schedules[work as usize]
+    }
+
+    /// Makes all kinds of work run when they have rested.
+    pub(super) fn notify_all(&mut self) {
+        for schedule in &mut self.schedules {
+            schedule.notify();
+        }
+    }
+
+    /// Returns the time of the next work; none: when notified.
+    pub(super) fn next_work(&self) -> Option<Instant> {
+        match self.leftovers.is_empty() {
+            true => self.schedules.iter().filter_map(Schedule::next).min(),
+            false => Some(Instant::now()),
+        }
+    }
+
     /// Returns whether a thread visits a cache, or reads its figures.
     pub(super) fn is_in_use(&self, id: MaintenanceId) -> bool {
         #[cfg(feature = "metrics")]
@@ -124,15 +149,16 @@ impl HousekeeperShared {
         }
     }
 
-    /// Notifies the lease holder of something to do.
-    pub(super) fn notify(&self) {
-        self.notify_locked(self.state.lock());
+    /// Notifies the lease holder of something to do, which it does when it has rested.
+    pub(super) fn notify(&self, work: Work) {
+        self.notify_locked(self.state.lock(), work);
     }
 
     /// As [`notify`](Self::notify), with the lock held.
-    pub(super) fn notify_locked(&self, mut state: MutexGuard<'_, HousekeeperState>) {
-        state.is_notified = true;
-        self.notified.notify_one();
+    pub(super) fn notify_locked(&self, mut state: MutexGuard<'_, HousekeeperState>, work: Work) {
+        if state.schedule(work).notify() {
+            self.notified.notify_one();
+        }
     }
 
     /// Notes the begin of a visit: user code may run from now on.
@@ -147,7 +173,7 @@ impl HousekeeperShared {
     /// which has left the visited cache out.
     pub(super) fn after_callback(&self, state: &mut HousekeeperState, lease: Lease) -> Result<(), LeaseLost> {
         if state.lease != lease {
-            state.is_notified = true;
+            state.notify_all();
             self.notified.notify_one();
             return Err(LeaseLost);
         }
@@ -164,7 +190,7 @@ impl OfflineHook for HousekeeperShared {
         // The parent may be waiting for the end of its children.
         if let Some(waiting) = state.dropped.iter_mut().find(|dropped| dropped.group == *parent) {
             waiting.retry = RETRY;
-            self.notify_locked(state);
+            self.notify_locked(state, Work::EndGroups);
         }
     }
 }

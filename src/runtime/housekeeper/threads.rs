@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 use lowwater_shrinker::CallbackScope;
 
 use super::lease::{Lease, LeaseLost};
-use super::shared::{HousekeeperShared, HousekeeperState};
+use super::schedule::{Run, Work};
+use super::shared::{HousekeeperShared, HousekeeperState, PATIENCE};
+use super::visit::VISIT_MAX;
 
-/// How long the lease holder may be in one cache, or in the end of one group, until the standby
-/// takes the lease over. A visit mostly takes less than a millisecond, unless user code blocks.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// Rests after work that finds nothing to do at once, or that is not on one cache, as multiples of
+/// its time: those of the table in `housekeeper.rs`.
+const REST: u32 = 1;
+const REST_REAP: u32 = 19;
 
 impl HousekeeperShared {
     /// Runs a thread: the first one, which has the lease, or a standby.
@@ -35,32 +38,40 @@ impl HousekeeperShared {
     /// Works and sleeps until the housekeeper is dropped.
     fn work_until_stopped(&self, lease: Lease) -> Result<(), LeaseLost> {
         loop {
-            let wait = self.work(lease)?;
+            self.drop_leftovers(lease)?;
+            for work in Work::ALL {
+                let begun = self.state.lock().schedule(work).begin(Instant::now(), VISIT_MAX);
+                if let Some(limit) = begun {
+                    let run = self.work(lease, work, limit)?;
+                    self.state.lock().schedule(work).end(run, Instant::now());
+                }
+            }
             let mut state = self.state.lock();
-            let until = wait.and_then(|wait| Instant::now().checked_add(wait));
-            while !state.is_notified && !state.stop {
-                let Some(until) = until else {
-                    self.notified.wait(&mut state);
-                    continue;
-                };
-                if self.notified.wait_until(&mut state, until).timed_out() {
-                    break;
+            while !state.stop {
+                match state.next_work() {
+                    None => self.notified.wait(&mut state),
+                    Some(next) if next <= Instant::now() => break,
+                    Some(next) => drop(self.notified.wait_until(&mut state, next)),
                 }
             }
             if state.stop {
                 return Ok(());
             }
-            state.is_notified = false;
         }
     }
 
-    /// Does one part of all maintenance. Returns how long until the next part; none: when notified.
-    fn work(&self, lease: Lease) -> Result<Option<Duration>, LeaseLost> {
-        let start = Instant::now();
-        let groups = self.empty_groups(lease, start)?;
-        let expired = self.maintain(lease, |maintenance| maintenance.reap_expired())?;
-        let compacted = self.maintain(lease, |maintenance| maintenance.compact())?;
-        Ok(groups.into_iter().chain(expired).chain(compacted).min())
+    /// Does one part of a kind of work.
+    fn work(&self, lease: Lease, work: Work, limit: Duration) -> Result<Run, LeaseLost> {
+        match work {
+            Work::EndGroups => {
+                let start = Instant::now();
+                let wait = self.empty_groups(lease, start)?;
+                Ok(Run { wait, rest: start.elapsed().min(PATIENCE) * REST, ..Run::default() })
+            }
+            Work::Clear => self.maintain(lease, limit, REST, |maintenance| maintenance.remove_cleared()),
+            Work::Reap => self.maintain(lease, limit, REST_REAP, |maintenance| maintenance.reap_expired()),
+            Work::Compact => self.maintain(lease, limit, REST, |maintenance| maintenance.compact()),
+        }
     }
 
     /// Makes the calling thread the standby, if there is none. Returns whether it is.
@@ -88,6 +99,8 @@ impl HousekeeperShared {
             }
         }
         state.callback_since = None;
+        // The blocked thread does not end its run.
+        state.notify_all();
         state.lease.generation += 1;
         state.has_standby = false;
         // If no thread can be spawned, this one goes on alone until the blocked thread returns and

@@ -11,37 +11,48 @@ use std::time::{Duration, Instant};
 use lowwater_base::unwind::caught;
 
 use super::lease::{Lease, LeaseLost};
-use super::shared::HousekeeperShared;
+use super::schedule::Run;
+use super::shared::{HousekeeperShared, PATIENCE};
 use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 
-/// The time after which the work on a cache, or on a dropped group, begins no further call.
-pub(super) const WORK: Duration = Duration::from_micros(500);
+/// The longest planned visit of a cache, far below the standby's patience.
+pub(super) const VISIT_MAX: Duration = Duration::from_millis(50);
 
 impl HousekeeperShared {
-    /// Runs `f` on each cache, again and again for [`WORK`] as long as there is more to do. Returns
-    /// how long until the next run; none: when notified.
+    /// Runs `f` on each cache, again and again for `limit` as long as there is more to do. A call
+    /// after which there is none at once is followed by a rest of `idle_rest` times its duration.
     pub(super) fn maintain(
         &self,
         lease: Lease,
+        limit: Duration,
+        idle_rest: u32,
         f: impl Fn(&dyn Maintenance) -> NextRun,
-    ) -> Result<Option<Duration>, LeaseLost> {
-        let (mut wait, mut rest): (Option<Duration>, _) = (None, Duration::ZERO);
+    ) -> Result<Run, LeaseLost> {
+        let mut run = Run::default();
         self.visit_each(lease, |maintenance| {
             let start = Instant::now();
-            let next = loop {
-                match f(maintenance) {
-                    NextRun::Now { rest: times } if start.elapsed() >= WORK => {
-                        rest += start.elapsed() * times;
-                        break Duration::ZERO;
-                    }
-                    NextRun::Now { .. } => {}
-                    NextRun::In(time) => break time,
-                    NextRun::WhenNotified => return,
+            let mut begin = start;
+            loop {
+                let next = f(maintenance);
+                let now = Instant::now();
+                let times = if let NextRun::Now { rest } = next { rest } else { idle_rest };
+                // The time is longer only if the process was stopped, for example.
+                run.rest += (now - begin).min(PATIENCE) * times;
+                begin = now;
+                let wait = match next {
+                    NextRun::Now { .. } if now - start < limit => continue,
+                    NextRun::Now { .. } => Some(Duration::ZERO),
+                    NextRun::In(time) => Some(time),
+                    NextRun::WhenNotified => None,
+                };
+                if wait != Some(Duration::ZERO) {
+                    run.finished += now - start;
                 }
-            };
-            wait = Some(wait.map_or(next, |wait| wait.min(next)));
+                run.wait = run.wait.into_iter().chain(wait).min();
+                return;
+            }
         })?;
-        Ok(wait.map(|wait| wait.max(rest)))
+        Ok(run)
     }
 
     /// Runs `f` on each cache, without the housekeeper's lock. Returns the caches that were left
@@ -76,5 +87,45 @@ impl HousekeeperShared {
             self.callback_done.notify_all();
             self.after_callback(&mut state, lease)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::WORK;
+    use super::super::{any_retired, Housekeeper};
+    use super::*;
+    use crate::runtime::maintenance::no_records::NoRecords;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Sweeps caches, without the housekeeper's threads. Each call for a cache takes a millisecond,
+    /// and the calls for one cache return `next`.
+    fn sweep(caches: u64, limit: Duration, next: [NextRun; 2]) -> Run {
+        let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, any_retired())) };
+        for id in 1..=caches {
+            let calls = AtomicUsize::new(0);
+            // Relaxed: one thread.
+            let cache = NoRecords::reaping(move || {
+                std::thread::sleep(Duration::from_millis(1));
+                next[calls.fetch_add(1, Ordering::Relaxed)]
+            });
+            housekeeper.add(MaintenanceId(id), Arc::new(cache));
+        }
+        let run = housekeeper.shared.maintain(Lease::default(), limit, 19, |maintenance| maintenance.reap_expired());
+        run.ok().unwrap()
+    }
+
+    #[test]
+    fn each_sweep_is_followed_by_a_rest() {
+        let ms = Duration::from_millis;
+        let run = sweep(8, Duration::MAX, [NextRun::Now { rest: 3 }, NextRun::In(ms(1))]);
+        assert!(run.rest >= ms(8 * (3 + 19)) && run.finished >= ms(8 * 2), "{run:?}");
+        assert_eq!(run.wait, Some(ms(1)));
+        let run = sweep(8, WORK, [NextRun::Now { rest: 3 }; 2]);
+        assert!(run.rest >= ms(8 * 3), "{run:?}");
+        assert_eq!((run.wait, run.finished), (Some(Duration::ZERO), Duration::ZERO));
+        let run = sweep(1, WORK, [NextRun::WhenNotified; 2]);
+        assert!(run.rest >= ms(19), "{run:?}");
+        assert_eq!(run.wait, None);
     }
 }

@@ -13,6 +13,7 @@ use super::{Maintenance, NextRun};
 /// A cache without records, which does nothing except in the method that a test replaces.
 pub(crate) struct NoRecords {
     evict_group: Box<dyn Fn(&Memcg) -> u64 + Send + Sync>,
+    reap_expired: Box<dyn Fn() -> NextRun + Send + Sync>,
     #[cfg(feature = "metrics")]
     figures: Box<dyn Fn() -> CacheFigures + Send + Sync>,
 }
@@ -20,8 +21,19 @@ pub(crate) struct NoRecords {
 impl NoRecords {
     /// Creates a cache that reports as many evicted records of a group as `evict_group` returns.
     pub(crate) fn evicting(evict_group: impl Fn(&Memcg) -> u64 + Send + Sync + 'static) -> Self {
+        Self { evict_group: Box::new(evict_group), ..Self::idle() }
+    }
+
+    /// Creates a cache that is swept by `reap_expired`.
+    pub(crate) fn reaping(reap_expired: impl Fn() -> NextRun + Send + Sync + 'static) -> Self {
+        Self { reap_expired: Box::new(reap_expired), ..Self::idle() }
+    }
+
+    /// Creates a cache that does nothing.
+    fn idle() -> Self {
         Self {
-            evict_group: Box::new(evict_group),
+            evict_group: Box::new(|_| 0),
+            reap_expired: Box::new(|| NextRun::WhenNotified),
             #[cfg(feature = "metrics")]
             figures: Box::new(|| unreachable!("its figures are not published")),
         }
@@ -30,13 +42,17 @@ impl NoRecords {
     /// Creates a cache that publishes what `figures` returns.
     #[cfg(feature = "metrics")]
     pub(crate) fn publishing(figures: impl Fn() -> CacheFigures + Send + Sync + 'static) -> Self {
-        Self { evict_group: Box::new(|_| 0), figures: Box::new(figures) }
+        Self { figures: Box::new(figures), ..Self::idle() }
     }
 }
 
 impl Maintenance for NoRecords {
-    fn reap_expired(&self) -> NextRun {
+    fn remove_cleared(&self) -> NextRun {
         NextRun::WhenNotified
+    }
+
+    fn reap_expired(&self) -> NextRun {
+        (self.reap_expired)()
     }
 
     fn evict_group(&self, group: &Memcg, _: NodeId) -> u64 {
