@@ -479,6 +479,7 @@ where
             freed_since: AtomicU16::new(0),
             collected: LenMark::default(),
             sweeps: SweepSchedule::default(),
+            has_emptied_group: AtomicBool::new(false),
             is_compaction_requested: AtomicBool::new(false),
             compaction: OnceBox::new(),
             held_values: choices.held_values,

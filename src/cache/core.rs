@@ -92,6 +92,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// The mark of such collections.
     pub(super) collected: LenMark,
     pub(super) sweeps: SweepSchedule,
+    /// The housekeeper has evicted records of a dropped group, and not returned their memory yet.
+    pub(super) has_emptied_group: AtomicBool,
     /// The cache was found to be sparse. False when a pass begins, or finds nothing to do.
     pub(super) is_compaction_requested: AtomicBool,
     /// None before the housekeeper meets the first request, so that an empty cache is small.

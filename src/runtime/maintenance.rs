@@ -41,8 +41,9 @@ pub(crate) trait Maintenance: Send + Sync {
     /// Compacts the next few records, if a compaction was requested.
     fn compact(&self) -> NextRun;
 
-    /// Returns the memory of removed records to the system, and requests a compaction. Memory that
-    /// a reader holds back is returned by a later [`reap_expired`](Self::reap_expired).
+    /// If [`evict_group`](Self::evict_group) has evicted records since the last call: returns the
+    /// memory of removed records to the system, and requests a compaction. Memory that a reader
+    /// holds back is returned by a later [`reap_expired`](Self::reap_expired).
     fn release_memory(&self);
 
     /// Reads the figures for the metrics. Called by any thread, also while another thread works on

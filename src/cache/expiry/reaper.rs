@@ -318,7 +318,11 @@ where
         }
         group.uncharge(gone.bytes);
         if gone.freed == 0 && self.has_any(group, node) {
-            return self.evict_unfindable(group);
+            gone.freed = self.evict_unfindable(group);
+        }
+        if gone.freed > 0 {
+            // Relaxed: stored and loaded by the housekeeper, whose lock orders its threads.
+            self.has_emptied_group.store(true, Ordering::Relaxed);
         }
         gone.freed
     }
@@ -328,7 +332,10 @@ where
     }
 
     fn release_memory(&self) {
-        self.return_memory();
+        // Relaxed: as in `evict_group`.
+        if self.has_emptied_group.swap(false, Ordering::Relaxed) {
+            self.return_memory();
+        }
     }
 
     #[cfg(feature = "metrics")]

@@ -229,6 +229,30 @@ fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
 }
 
 #[test]
+fn memory_is_returned_only_by_a_cache_that_had_entries_of_a_dropped_group() {
+    let cache = cache_of(ByteSize::mib(16));
+    let (core, group) = (&*cache.inner.core, cache.runtime().group("g").unwrap());
+    cache.runtime().housekeeper().remove(cache.inner.maintenance);
+    cache.entry(0).group(&group).insert(vec![]).unwrap();
+    let reader = cache.pin();
+    for key in 1..1_000 {
+        cache.insert(key, vec![]).unwrap();
+        cache.remove(&key);
+    }
+    drop(reader);
+    let waiting = || core.index.slab().waiting();
+    Maintenance::release_memory(core);
+    assert!(waiting() > ByteSize::ZERO, "nothing was evicted");
+    assert_eq!(Maintenance::evict_group(core, &group, NodeId::ZERO), 1);
+    Maintenance::release_memory(core);
+    // Other tests' threads may be readers for a moment.
+    until("the memory is returned", || {
+        Maintenance::reap_expired(core);
+        waiting() == ByteSize::ZERO
+    });
+}
+
+#[test]
 fn a_group_being_dropped_refuses_inserts() {
     let cache = cache_of(ByteSize::mib(16));
     let runtime = cache.runtime().clone();

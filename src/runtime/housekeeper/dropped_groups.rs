@@ -49,6 +49,23 @@ impl HousekeeperShared {
     /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the
     /// next try; none if no group needs one.
     pub(super) fn empty_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
+        let mut has_ended = false;
+        let wait = self.empty_some_groups(lease, start, &mut has_ended)?;
+        if has_ended {
+            // Once for all groups that have ended.
+            self.visit_each(lease, |maintenance| maintenance.release_memory())?;
+        }
+        Ok(wait)
+    }
+
+    /// As [`empty_groups`](Self::empty_groups), without the release of memory. Sets `has_ended` if
+    /// a group has ended.
+    fn empty_some_groups(
+        &self,
+        lease: Lease,
+        start: Instant,
+        has_ended: &mut bool,
+    ) -> Result<Option<Duration>, LeaseLost> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
         for _ in 0..nr {
@@ -80,7 +97,7 @@ impl HousekeeperShared {
                     GroupEnd::HasChildren => self.postpone(empty),
                     GroupEnd::Ended => {
                         self.remove_ended(&group);
-                        self.visit_each(lease, |maintenance| maintenance.release_memory())?;
+                        *has_ended = true;
                         continue;
                     }
                 }
@@ -184,8 +201,11 @@ mod tests {
     use super::super::schedule::Work;
     use super::super::{any_retired, Housekeeper};
     use super::*;
+    use crate::runtime::maintenance::no_records::NoRecords;
+    use crate::runtime::maintenance::MaintenanceId;
     use crate::Runtime;
     use lowwater_lru_core::MemcgTree;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Arc;
 
     /// A housekeeper without threads: the test does the lease holder's steps. One group is queued
@@ -241,6 +261,22 @@ mod tests {
         assert_eq!([wait(), wait()], [Some(100), Some(200)]);
         b.offline().unwrap();
         assert_eq!((wait(), group.is_online()), (None, false));
+    }
+
+    #[test]
+    fn memory_is_released_once_for_all_groups_that_end_in_a_run() {
+        let (housekeeper, tree, _group) = with_one_queued();
+        let groups: Vec<_> = (0..64).map(|i| tree.root().create(&i.to_string()).unwrap()).collect();
+        groups.iter().for_each(|group| assert!(housekeeper.drop_group(group)));
+        let releases = Arc::new(AtomicUsize::new(0));
+        // Relaxed, both accesses: one thread.
+        let count = Arc::clone(&releases);
+        let cache = NoRecords::releasing(move || _ = count.fetch_add(1, Ordering::Relaxed));
+        housekeeper.add(MaintenanceId(1), Arc::new(cache));
+        let start = Instant::now() + Duration::from_secs(3_600);
+        assert!(housekeeper.shared.empty_groups(Lease::default(), start).is_ok_and(|wait| wait.is_none()));
+        assert!(groups.iter().all(|group| !group.is_online()));
+        assert_eq!(releases.load(Ordering::Relaxed), 1);
     }
 
     #[test]

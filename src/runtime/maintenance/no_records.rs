@@ -14,6 +14,7 @@ use super::{Maintenance, NextRun};
 pub(crate) struct NoRecords {
     evict_group: Box<dyn Fn(&Memcg) -> u64 + Send + Sync>,
     reap_expired: Box<dyn Fn() -> NextRun + Send + Sync>,
+    release_memory: Box<dyn Fn() + Send + Sync>,
     #[cfg(feature = "metrics")]
     figures: Box<dyn Fn() -> CacheFigures + Send + Sync>,
 }
@@ -29,11 +30,17 @@ impl NoRecords {
         Self { reap_expired: Box::new(reap_expired), ..Self::idle() }
     }
 
+    /// Creates a cache that releases memory by `release_memory`.
+    pub(crate) fn releasing(release_memory: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { release_memory: Box::new(release_memory), ..Self::idle() }
+    }
+
     /// Creates a cache that does nothing.
     fn idle() -> Self {
         Self {
             evict_group: Box::new(|_| 0),
             reap_expired: Box::new(|| NextRun::WhenNotified),
+            release_memory: Box::new(|| ()),
             #[cfg(feature = "metrics")]
             figures: Box::new(|| unreachable!("its figures are not published")),
         }
@@ -69,7 +76,9 @@ impl Maintenance for NoRecords {
         NextRun::WhenNotified
     }
 
-    fn release_memory(&self) {}
+    fn release_memory(&self) {
+        (self.release_memory)();
+    }
 
     #[cfg(feature = "metrics")]
     fn figures(&self) -> CacheFigures {
