@@ -25,8 +25,8 @@ use crate::Runtime;
 /// has left. Of more than 4,096 entries, none is dropped by this call: they are uncharged and count
 /// as [retired](crate::runtime::RuntimeStats::retired), and the runtime's housekeeper drops them
 /// soon, with the hasher; at the latest the drop of the runtime does, or an insert that finds no
-/// room. O(1) then; but O(entries) if the cache has ever had an entry of another group than its
-/// own, if its own group has ended, with
+/// room. O(1) then, with limits O(caches of the runtime); but O(entries) if the cache has ever had
+/// an entry of another group than its own, if its own group has ended, with
 /// [`charge_held_values`](super::CacheBuilder::charge_held_values), or with a listener while a
 /// [`clear`](Self::clear) has left entries. Inside a callback of any cache
 /// or shrinker, in the code of a load ([`CallbackScope`](crate::CallbackScope)), or in the `Drop`

@@ -96,7 +96,7 @@ impl Runtime {
     }
 
     /// Ends a group: its objects become its parent's. The group's id can be reused when the last of
-    /// these objects has been freed. O(lists of the group).
+    /// these objects has been freed. O(lists of the group + caches of the runtime).
     ///
     /// [`drop_group`](Self::drop_group) removes the group's entries as well.
     ///
