@@ -53,8 +53,9 @@ fn admit_step(session: &mut Session, step: &Step<'_>) -> bool {
         Step::Plain(PlainStep::Get { .. }) => {
             admit_command(session, 1, CommandSet::default().with(CommandKind::Get), false)
         }
+        // A `gat` may have no keys.
         Step::Command(command @ Command::Get { keys, .. }) => {
-            admit_command(session, keys.clone().count() as u64, CommandSet::of(command), false)
+            admit_command(session, (keys.clone().count() as u64).max(1), CommandSet::of(command), false)
         }
         Step::Command(command) => admit_command(session, 1, CommandSet::of(command), command.is_noreply()),
         Step::Store(request) => admit_store(session, request.noreply),

@@ -62,6 +62,16 @@ fn a_client_that_ends_its_stream_in_a_pause_gets_all_replies() {
     }
 }
 
+/// A `gat` without keys looks nothing up, and still takes the server's time.
+#[test]
+fn a_gat_without_keys_is_a_request() {
+    let (_server, mut all, mut shop) = start(|_| {});
+    all.exchange("tenant set shop requests=1\r\n", "OK\r\n");
+    shop.0.write_all(&b"gat 0\r\n".repeat(3)).unwrap();
+    let over = "SERVER_ERROR the tenant is above its limit of requests\r\n";
+    shop.expect(&format!("END\r\n{over}"));
+}
+
 fn count(client: &mut Client, name: &str) -> u64 {
     client.stat("stats tenants", name).parse().unwrap()
 }
