@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Writes 2 GB of values from 1,000 tenants under a budget of 64 MiB. Checks that the budget is never
 # exceeded, that resident memory stays near it, that no value is refused, that a value can be read
-# right after its write, and that a tenant with a `low` is unaffected. Then checks how tenants share
-# the budget.
+# right after its write, and that a tenant with a `low` is unaffected. Then checks that tenants whose
+# names clients choose fit beside the budget, and how tenants share the budget.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -57,6 +57,13 @@ expect server_errors '==' 0
 expect recent_hit_percent '>=' 95
 expect read_back_percent '>=' 98
 expect quiet_flooded_percent '>=' "$quiet_min"
+
+echo "== names"
+start_server names -m 64
+python3 ci/clients/tenant_names.py 127.0.0.1 "$port"
+grep VmHWM "/proc/$pid/status" | tr -d ':' >"$scratch/figures"
+expect VmHWM '<=' "$resident_max"
+stop_server "$pid"
 
 echo "== sharing"
 printf 'capped max=2M\ntrimmed high=4M\n' >"$scratch/tenants.conf"

@@ -27,6 +27,7 @@ use crate::receive_budget::ReceiveBudget;
 use crate::settings::users::Users;
 use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
+use crate::store::tenant::created_by_keys_max;
 use crate::store::Store;
 use crate::timers;
 use crate::traffic::unread_replies::AllUnreadReplies;
@@ -115,7 +116,7 @@ impl Server {
             piece_pool,
             unread_replies: AllUnreadReplies::default(),
             counters: Counters::default(),
-            prefix_stats: PrefixStats::new(settings.delimiter),
+            prefix_stats: PrefixStats::new(settings.delimiter, created_by_keys_max(settings.budget)),
             started: Instant::now(),
             addresses: Vec::new(),
             http: None,

@@ -146,7 +146,8 @@ struct Args {
     #[arg(short = 'o', long = "extended", value_delimiter = ',', value_name = "options")]
     extended: Vec<String>,
 
-    /// The character that ends a tenant's name in a key
+    /// The character that ends a tenant's name in a key. Keys create one tenant for each 32 KiB of
+    /// memory, 65536 at most; those of further names belong to the tenant `default`
     #[arg(short = 'D', default_value = ":", value_name = "char")]
     delimiter: String,
 

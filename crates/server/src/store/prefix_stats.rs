@@ -13,17 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
-use super::tenant::TENANTS_MAX;
-
 /// Statistics by prefix.
 #[doc(alias = "PREFIX_STATS")]
 #[derive(Debug)]
 pub struct PrefixStats {
     on: AtomicBool,
     delimiter: u8,
+    prefixes_max: usize,
     counts: DashMap<Box<[u8]>, Counts>,
     /// The number of prefixes. The lock is held while one is added, so that threads do not exceed
-    /// [`TENANTS_MAX`] together.
+    /// the maximum together.
     prefixes: Mutex<usize>,
 }
 
@@ -46,8 +45,10 @@ pub enum Outcome {
 }
 
 impl PrefixStats {
-    pub fn new(delimiter: u8) -> Self {
-        Self { on: AtomicBool::new(false), delimiter, counts: DashMap::new(), prefixes: Mutex::new(0) }
+    /// Returns statistics that count `prefixes_max` prefixes at most.
+    pub fn new(delimiter: u8, prefixes_max: usize) -> Self {
+        let (on, counts, prefixes) = (AtomicBool::new(false), DashMap::new(), Mutex::new(0));
+        Self { on, delimiter, prefixes_max, counts, prefixes }
     }
 
     /// Enables or disables counting; existing counts are kept.
@@ -62,7 +63,7 @@ impl PrefixStats {
     }
 
     /// Counts a command for `key`, if counting is enabled and the key has a prefix: one of the
-    /// first [`TENANTS_MAX`] prefixes.
+    /// first prefixes up to the maximum.
     #[inline]
     pub fn count(&self, key: &[u8], outcome: Outcome) {
         if self.is_on() {
@@ -76,7 +77,7 @@ impl PrefixStats {
         let prefix = &key[..length];
         if !self.counts.contains_key(prefix) {
             let mut prefixes = self.prefixes.lock();
-            if *prefixes >= TENANTS_MAX {
+            if *prefixes >= self.prefixes_max {
                 return;
             }
             self.counts.entry(prefix.into()).or_insert_with(|| {
@@ -137,17 +138,19 @@ impl PrefixStats {
 mod tests {
     use super::*;
 
+    const PREFIXES_MAX: usize = 2_000;
+
     fn lines(prefixes: &PrefixStats) -> Vec<String> {
-        prefixes.lines_after(None, TENANTS_MAX).into_iter().map(|(_, line)| line).collect()
+        prefixes.lines_after(None, PREFIXES_MAX).into_iter().map(|(_, line)| line).collect()
     }
 
     #[test]
     fn threads_do_not_exceed_the_bound_together() {
         const THREADS: usize = 4;
         for round in 0..1_000 {
-            let prefixes = PrefixStats::new(b':');
+            let prefixes = PrefixStats::new(b':', PREFIXES_MAX);
             prefixes.switch(true);
-            *prefixes.prefixes.lock() = TENANTS_MAX - 1;
+            *prefixes.prefixes.lock() = PREFIXES_MAX - 1;
             let barrier = std::sync::Barrier::new(THREADS);
             std::thread::scope(|s| {
                 for thread in 0..THREADS {
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn prefixes_count_while_it_is_on() {
-        let prefixes = PrefixStats::new(b':');
+        let prefixes = PrefixStats::new(b':', PREFIXES_MAX);
         prefixes.count(b"a:x", Outcome::Set);
         prefixes.switch(true);
         for (key, outcome) in
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn pages_are_sorted_and_complete() {
-        let prefixes = PrefixStats::new(b':');
+        let prefixes = PrefixStats::new(b':', PREFIXES_MAX);
         prefixes.switch(true);
         let mut expected: Vec<Vec<u8>> = (0..1_000u32).map(|n| (n * 7 % 1_000).to_string().into_bytes()).collect();
         expected.extend([Vec::new(), b"\xff".to_vec(), b"\xff\xff".to_vec()]);

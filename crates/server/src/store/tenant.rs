@@ -2,10 +2,11 @@
 //!
 //! A tenant is created by a store, when its limits are set, or by the configuration: for the tag of
 //! a listener, for a user, or for a line of limits. A read creates none, so a reader that guesses
-//! names creates nothing. Clients choose the names, so they create a tenant only while there are
-//! fewer than [`TENANTS_MAX`], memcached's bound on prefixes; keys that name a further tenant
-//! belong to the default tenant, as do keys without a delimiter. Tenants of the configuration are
-//! created up to [`CONFIGURED_MAX`], so that no client can keep them out.
+//! names creates nothing. Clients choose the names, so a key creates a tenant only while there are
+//! fewer than [`created_by_keys_max`]; keys that name a further tenant belong to the default
+//! tenant, as do keys without a delimiter. An administrator's `tenant set` creates tenants up to
+//! [`TENANTS_MAX`], and the configuration up to [`CONFIGURED_MAX`], so that no client can keep its
+//! tenants out.
 //!
 //! A thread remembers its last tenant, since most connections have one. A change must ensure that a
 //! tenant is never removed, so that its limits stay and a thread may remember it.
@@ -24,8 +25,17 @@ use crate::find_byte::find_byte;
 use crate::settings::limits::{group_name, Limits, DEFAULT_TENANT};
 use crate::traffic::Traffic;
 
-/// Clients create tenants while there are fewer than this: memcached's bound on prefixes.
+/// `tenant set` creates tenants while there are fewer than this: memcached's bound on prefixes.
 pub const TENANTS_MAX: usize = 65_536;
+
+/// Keys create a tenant for each part of the budget of this size. A tenant takes up to 1,200 bytes
+/// for good, which are not charged.
+const BYTES_PER_TENANT: u64 = 32 << 10;
+
+/// Returns the number of tenants up to which keys create them under `budget`.
+pub fn created_by_keys_max(budget: ByteSize) -> usize {
+    usize::try_from(budget.get() / BYTES_PER_TENANT).map_or(TENANTS_MAX, |parts| parts.min(TENANTS_MAX))
+}
 
 /// The configuration creates tenants while there are fewer than this.
 pub const CONFIGURED_MAX: usize = 2 * TENANTS_MAX;
@@ -138,9 +148,10 @@ impl Tenants {
     }
 
     /// Returns the tenant that a new value of `key` is charged to. Creates the tenant if it is new
-    /// and there is room for another; otherwise returns the default tenant.
+    /// and the present budget has room for another; otherwise returns the default tenant.
     pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
-        let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix, TENANTS_MAX));
+        let max = created_by_keys_max(self.runtime.root().max());
+        let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix, max));
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
@@ -302,7 +313,7 @@ mod tests {
     use super::*;
 
     fn tenants(limits: &[(String, Limits)]) -> Tenants {
-        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::mib(4)).build().unwrap();
         Tenants::new(&runtime, b':', limits, true).unwrap()
     }
 
@@ -382,7 +393,8 @@ mod tests {
         const THREADS: usize = 4;
         for round in 0..200 {
             let tenants = tenants(&[]);
-            tenants.count.store(TENANTS_MAX - 1, Ordering::Relaxed);
+            let most = created_by_keys_max(ByteSize::mib(4));
+            tenants.count.store(most - 1, Ordering::Relaxed);
             let barrier = std::sync::Barrier::new(THREADS);
             std::thread::scope(|s| {
                 for thread in 0..THREADS {
@@ -394,7 +406,7 @@ mod tests {
                 }
             });
             assert_eq!(tenants.all().len(), 2, "round {round}: the default tenant and the last one that fits");
-            assert_eq!(tenants.count.load(Ordering::Relaxed), TENANTS_MAX);
+            assert_eq!(tenants.count.load(Ordering::Relaxed), most);
         }
     }
 
@@ -446,13 +458,22 @@ mod tests {
     }
 
     #[test]
-    fn tenants_are_bounded() {
+    fn keys_create_a_tenant_for_each_part_of_the_budget() {
         let tenants = tenants(&[]);
         for n in 0..TENANTS_MAX + 10 {
             tenants.for_key(format!("t{n}:k").as_bytes());
         }
-        assert!(tenants.all().len() <= TENANTS_MAX);
+        assert_eq!(tenants.all().len(), 128, "one for each 32 KiB of 4 MiB");
         assert_eq!(tenants.for_key(b"one-more:k").group.name(), "default");
         assert_eq!(tenants.for_key(b"t1:k").group.name(), "t1", "existing tenants stay");
+        // An administrator may name more; and more memory has room for more.
+        assert_eq!(tenants.get_or_create(b"set", TENANTS_MAX).unwrap().group.name(), "set");
+        tenants.runtime.set_budget(ByteSize::mib(8));
+        assert_eq!(tenants.for_key(b"one-more:k").group.name(), "one-more");
+        for (budget, most) in
+            [(ByteSize::mib(64), 2_048), (ByteSize::gib(2), TENANTS_MAX), (ByteSize::MAX, TENANTS_MAX)]
+        {
+            assert_eq!(created_by_keys_max(budget), most);
+        }
     }
 }

@@ -173,6 +173,8 @@ fn tenants_of_the_configuration_exist_whatever_keys_clients_use() {
     std::fs::write(&limits, "shop low=1K\n").unwrap();
     let server = TestServer::start(|settings| {
         settings.users = Some(crate::settings::users::Users::read(&users, b':').unwrap());
+        // Keys may create as many tenants as `tenant set`.
+        settings.budget = ByteSize::gib(2);
         settings.files = Files { users: Some(users.clone()), limits: Some(limits.clone()) };
         settings.listen.push(ListenAddress::parse("tag_tagged_:127.0.0.1", 0, b':').unwrap());
     });

@@ -556,7 +556,7 @@ fn a_value_without_room_is_refused_and_discarded() {
 
 #[test]
 fn a_long_dump_has_several_replies() {
-    let server = TestServer::start(|_| {});
+    let server = TestServer::start(|settings| settings.budget = ByteSize::mib(128));
     let mut client = server.connect();
     client.stats("detail on");
     let names: Vec<String> = (0..2_500).map(|n| format!("{n:05}{}", "x".repeat(100))).collect();

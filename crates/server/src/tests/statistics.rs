@@ -288,7 +288,7 @@ fn stats_show_shrinkers_and_reclaim() {
 
 #[test]
 fn long_listings_are_complete_and_sorted() {
-    let server = TestServer::start(|_| {});
+    let server = TestServer::start(|settings| settings.budget = ByteSize::mib(128));
     let mut client = server.connect();
     client.exchange("stats detail on\r\n", "OK\r\n");
     // More than a page of prefixes, and more text than the output holds.

@@ -44,7 +44,7 @@ fn binary_stat(topic: &str) -> Vec<u8> {
 /// `request` and do not read the replies.
 fn grown_kib(request: &[u8]) -> u64 {
     const PREFIXES: usize = 3_000;
-    let server = Server::start(&["-t", "2"]);
+    let server = Server::start(&["-t", "2", "-m", "256"]);
     let client = server.connect();
     assert_eq!(exchange(&client, "stats detail on\r\n", "\r\n").unwrap(), "OK\r\n");
     fill(&client, PREFIXES, &[0xff; 230]);
@@ -93,7 +93,7 @@ fn a_listing_that_is_not_read_keeps_no_pointers_to_all_tenants() {
     const KIB_MAX: u64 = 450;
     // A server each, as a second measurement would find memory that the first one has freed.
     let grown = [b"stats tenants\r\n", &b"tenant list\r\n"[..]].map(|request| {
-        let server = Server::start(&["-t", "2"]);
+        let server = Server::start(&["-t", "2", "-m", "2048"]);
         fill(&server.connect(), 60_000, b"t");
         grown_kib_of(&server, request)
     });
