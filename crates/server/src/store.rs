@@ -28,7 +28,6 @@ pub mod tenant;
 mod tests;
 pub mod update;
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -88,11 +87,19 @@ pub struct Store {
     /// Evict values when the memory is full.
     evict: bool,
     item_bytes_max: ByteSize,
-    /// The budget that was asked for: memory pressure may have lowered the present one. Locked
-    /// while the budget or a tenant's limits are checked and changed.
-    asked_budget: Mutex<ByteSize>,
+    /// Locked while the budget or a tenant's limits are checked and changed.
+    asked: Mutex<Asked>,
     /// The counts at the last `stats reset`.
     counts_at_reset: Mutex<CountsAtReset>,
+}
+
+/// The budget that was asked for, which memory pressure may have lowered, and the guarantees in it.
+#[derive(Debug)]
+struct Asked {
+    budget: ByteSize,
+    /// The [`sum`](guarantees::sum) of all tenants' `min`, kept so that no change visits all
+    /// tenants.
+    mins: u128,
 }
 
 /// A key in a listing of all keys.
@@ -113,7 +120,7 @@ impl Store {
         let item_bytes_max = ByteSize::new(settings.item_bytes_max as u64);
         if settings.evict {
             let mins = settings.limits.iter().map(|(_, limits)| limits.min);
-            guarantees::check(mins, settings.budget, item_bytes_max)?;
+            guarantees::check(guarantees::sum(mins), settings.budget, item_bytes_max)?;
         }
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
@@ -137,7 +144,8 @@ impl Store {
         let (serial, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let pool = Arc::clone(pool);
         let hasher = KeyHasher::new();
-        let asked_budget = Mutex::new(settings.budget);
+        let mins = guarantees::sum(tenants.all().iter().map(|tenant| tenant.limits().min));
+        let asked = Mutex::new(Asked { budget: settings.budget, mins });
         Ok(Self {
             runtime,
             cache,
@@ -152,7 +160,7 @@ impl Store {
             clock_seconds: AtomicU32::new(0),
             evict,
             item_bytes_max,
-            asked_budget,
+            asked,
             counts_at_reset: Mutex::default(),
         })
     }
@@ -312,7 +320,7 @@ impl Store {
 
     /// Returns the budget that was asked for last.
     pub fn asked_budget(&self) -> ByteSize {
-        *self.asked_budget.lock()
+        self.asked.lock().budget
     }
 
     /// Changes the budget at once; usage above the new budget is reclaimed in the background.
@@ -321,26 +329,21 @@ impl Store {
     ///
     /// A sentence, if the tenants' `min` limits do not fit into the new budget.
     pub fn set_budget(&self, budget: ByteSize) -> Result<(), String> {
-        let mut asked = self.asked_budget.lock();
-        self.check_mins(budget, &[])?;
+        let mut asked = self.asked.lock();
+        self.check_mins(asked.mins, budget)?;
         self.runtime.set_budget(budget);
         self.pool.set_bytes_max(budget.get() / POOL_SHARE);
-        *asked = budget;
+        asked.budget = budget;
         Ok(())
     }
 
-    /// Checks the `min` limits of all tenants, after `changes`, against `budget`. The caller holds
-    /// the lock of `asked_budget`.
-    fn check_mins(&self, budget: ByteSize, changes: &[(String, Limits)]) -> Result<(), String> {
-        if !self.evict {
+    /// Checks the sum of all tenants' `min` limits against `budget`.
+    fn check_mins(&self, mins: u128, budget: ByteSize) -> Result<(), String> {
+        match self.evict {
+            true => guarantees::check(mins, budget, self.item_bytes_max),
             // Without evictions, `min` has no effect.
-            return Ok(());
+            false => Ok(()),
         }
-        let changed = changes.iter().filter_map(|(name, _)| self.tenants.find(name.as_bytes()));
-        let changed: HashSet<_> = changed.map(|tenant| Arc::as_ptr(&tenant)).collect();
-        let others = self.tenants.all().into_iter().filter(|tenant| !changed.contains(&Arc::as_ptr(tenant)));
-        let mins = others.map(|tenant| tenant.limits().min).chain(changes.iter().map(|(_, limits)| limits.min));
-        guarantees::check(mins, budget, self.item_bytes_max)
     }
 
     /// Returns a permit for a connection of this namespace's tenant; `None` if the tenant has as
@@ -371,20 +374,20 @@ impl Store {
 
     /// Sets the limits of these tenants, all or none, and creates those that do not exist while
     /// there are fewer than `tenants_max`; usage above the limits is reclaimed in the background.
-    /// Tenants that were created before an error remain, without new limits. O(all tenants).
+    /// Tenants that were created before an error remain, without new limits. Each tenant is named
+    /// once in `changes`.
     ///
     /// # Errors
     ///
     /// A sentence, if there would be too many tenants, or if the `min` limits of all tenants do not
     /// fit into the budget.
     pub fn set_limits(&self, changes: &[(String, Limits)], tenants_max: usize) -> Result<(), String> {
-        let asked = self.asked_budget.lock();
-        self.set_limits_within(*asked, changes, tenants_max)
+        self.set_limits_within(&mut self.asked.lock(), changes, tenants_max)
     }
 
     /// Sets the limits of a tenant to the result of `change`, which gets the present limits, and
     /// creates the tenant as [`set_limits`](Self::set_limits) does. Of concurrent changes, each
-    /// gets the limits that the one before has set. `change` runs under the lock. O(all tenants).
+    /// gets the limits that the one before has set. `change` runs under the lock.
     ///
     /// # Errors
     ///
@@ -396,27 +399,31 @@ impl Store {
         change: impl FnOnce(Limits) -> Result<Limits, String>,
     ) -> Result<(), String> {
         // Before the limits are read: a change by another thread would be lost.
-        let asked = self.asked_budget.lock();
+        let mut asked = self.asked.lock();
         let limits = change(self.limits(name).unwrap_or_default())?;
-        self.set_limits_within(*asked, &[(name.to_owned(), limits)], tenants_max)
+        self.set_limits_within(&mut asked, &[(name.to_owned(), limits)], tenants_max)
     }
 
     /// As [`set_limits`](Self::set_limits), in the budget that was asked for, which the caller has
     /// locked.
     fn set_limits_within(
         &self,
-        asked: ByteSize,
+        asked: &mut Asked,
         changes: &[(String, Limits)],
         tenants_max: usize,
     ) -> Result<(), String> {
+        let replaced = changes.iter().filter_map(|(name, _)| self.limits(name)).map(|limits| limits.min);
+        let mins =
+            asked.mins - guarantees::sum(replaced) + guarantees::sum(changes.iter().map(|(_, limits)| limits.min));
         // Not the present budget: under pressure a file of limits would be refused that was valid
         // at the start.
-        self.check_mins(asked, changes)?;
+        self.check_mins(mins, asked.budget)?;
         let tenants = changes.iter().map(|(name, _)| self.tenant(name, tenants_max));
         let tenants: Vec<_> = tenants.collect::<Result<_, _>>()?;
         for (tenant, (_, limits)) in tenants.iter().zip(changes) {
             tenant.set_limits(*limits);
         }
+        asked.mins = mins;
         Ok(())
     }
 

@@ -250,3 +250,25 @@ fn concurrent_changes_of_one_tenant_keep_each_others_limits() {
     });
     assert_eq!(store.limits("shop"), Some(Limits { low, high, ..Limits::default() }));
 }
+
+/// Clients that may use all tenants may change limits again and again.
+#[test]
+fn a_change_of_limits_does_not_visit_all_tenants() {
+    let settings = crate::settings::args::parse(["lowwater-server", "-m1024"]).unwrap().unwrap();
+    let store = Store::new(&settings, &Arc::new(PiecePool::new(0))).unwrap();
+    let names: Vec<_> = (0..20_000).map(|n| format!("t{n}")).collect();
+    store.create_tenants(names.iter().map(String::as_str)).unwrap();
+    let least = |what: &dyn Fn()| {
+        let time = |_| {
+            let begun = Instant::now();
+            what();
+            begun.elapsed()
+        };
+        (0..10).map(time).min().unwrap()
+    };
+    let visit = least(&|| assert_eq!(store.tenants_after(None, usize::MAX).len(), 20_001));
+    let limits = Limits { min: ByteSize::mib(1), ..Limits::default() };
+    let set = least(&|| store.set_limits(&[("t77".to_owned(), limits)], 10).unwrap());
+    let resize = least(&|| store.set_budget(ByteSize::gib(1)).unwrap());
+    assert!(set < visit / 2 && resize < visit / 2, "{set:?} and {resize:?}, all tenants {visit:?}");
+}
