@@ -101,7 +101,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
 
 /// Returns whether a tenant's own connection must not run the command: it changes the server, or
 /// reads or changes other tenants' values or connections. Statistics that are sums over all tenants
-/// may be read, except `sizes`, for which a walk visits the values of all tenants.
+/// may be read, except those that take a walk over all values or tenants.
 fn concerns_all(command: &Command<'_>) -> bool {
     match command {
         Command::FlushAll { .. }
@@ -113,7 +113,9 @@ fn concerns_all(command: &Command<'_>) -> bool {
         | Command::Watch { .. }
         | Command::Crawl { .. } => true,
         Command::Stats { topic, .. } => {
-            matches!(topic, Some(b"tenants" | b"detail" | b"reset" | b"sizes" | b"conns" | b"cachedump"))
+            let all: [&[u8]; 8] =
+                [b"tenants", b"detail", b"reset", b"sizes", b"conns", b"cachedump", b"shrinkers", b"reclaim"];
+            topic.is_some_and(|topic| all.contains(&topic))
         }
         _ => false,
     }

@@ -29,7 +29,7 @@
 //!   protocol        memcached's protocols: parses lines and requests into commands; pure
 //!   timers          the timers of all event loops
 //!   version         the reply to `version`
-//!   last_sizes      the counts of the last `stats sizes`
+//!   recent          the result of the last walk over all values or tenants
 //!   watchers        the queues of clients that `watch` events
 //! ```
 //!
@@ -68,8 +68,8 @@
 //! * `watch fetchers` shows reads alone, `found` or `not_found`; the `ttl` of an eviction is
 //!   unknown (-1); `cfd` is the number of the connection.
 //! * On a connection that belongs to a tenant, commands that concern all tenants are refused:
-//!   `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`, `stats
-//!   sizes`, and statistics of other tenants (`concerns_all` in `commands.rs`).
+//!   `flush_all`, `verbosity`, `shutdown`, `watch`, `lru_crawler`, limits, `stats reset`,
+//!   statistics that take a walk, and those of other tenants (`concerns_all` in `commands.rs`).
 //! * Additional commands: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and
 //!   `lru_crawler mgdump`; memcached 1.6.18 answers `ERROR` to them.
 //! * This server answers `ERROR` to `slabs`, `lru`, `extstore`, `refresh_certs` and the other
@@ -111,11 +111,11 @@ mod counters;
 mod decoder;
 mod find_byte;
 mod http;
-mod last_sizes;
 mod log;
 mod net;
 mod protocol;
 mod receive_budget;
+mod recent;
 mod reload;
 mod server;
 #[cfg(unix)]

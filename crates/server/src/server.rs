@@ -1,11 +1,12 @@
 //! The server: the state that all connections share, and the bound on their number.
 //!
 //! Shared by all connections through an `Arc`, so each part that changes is atomic or behind a
-//! short lock. The exception is `crawl_lock`, which a crawl (a visit of all values) holds to its
-//! end.
+//! short lock. The exception is `crawl_lock`, which a crawl (a visit of all values or tenants)
+//! holds to its end.
 //!
 //! A change must ensure that no other lock is held across an `await`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use crate::connections::ConnectionTable;
 use crate::counters::{Counter, Counters};
 use crate::http::history::History;
 use crate::http::tenant_metrics::ListedTenants;
-use crate::last_sizes::LastSizes;
 use crate::log;
 use crate::net::tls::Tls;
 use crate::protocol::expiry::Expiry;
 use crate::receive_budget::ReceiveBudget;
+use crate::recent::Recent;
 use crate::settings::users::Users;
 use crate::settings::Settings;
 use crate::store::prefix_stats::PrefixStats;
@@ -45,6 +46,12 @@ pub enum Stop {
     /// The values are not saved.
     Discard,
 }
+
+/// The number of values of each size that occurs, by the size in bytes.
+pub type SizeCounts = BTreeMap<usize, u64>;
+
+/// The names and values of a topic of `stats`.
+pub type StatLines = Vec<(String, String)>;
 
 /// A `flush_all` that is to take effect later.
 #[derive(Debug)]
@@ -90,7 +97,11 @@ pub struct Server {
     /// Held during a crawl: only one crawl runs at a time.
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
     /// The counts of the last `stats sizes`.
-    pub last_sizes: LastSizes,
+    pub last_sizes: Recent<SizeCounts>,
+    /// The lines of the last `stats shrinkers`.
+    pub last_shrinkers: Recent<StatLines>,
+    /// The lines of the last `stats reclaim`.
+    pub last_reclaim: Recent<StatLines>,
     /// Notified when the last open connection closes.
     idle: Notify,
     /// A client's request to end the server; `None` until there is one.
@@ -130,7 +141,9 @@ impl Server {
             listed_tenants: ListedTenants::new(settings.metrics_tenants),
             delayed_flush: Mutex::default(),
             crawl_lock: Arc::default(),
-            last_sizes: LastSizes::default(),
+            last_sizes: Recent::default(),
+            last_shrinkers: Recent::default(),
+            last_reclaim: Recent::default(),
             idle: Notify::new(),
             stop: watch::Sender::new(None),
             has_ended: AtomicBool::new(false),
@@ -251,6 +264,27 @@ impl Server {
         });
         // There is no result to return; an error means that the server is shutting down.
         let _ = done.await;
+    }
+
+    /// Returns the lines of `last`, if they are recent, and otherwise those that `walk` returns. It
+    /// runs as a crawl on a blocking thread. `None` if the server is shutting down.
+    pub async fn stat_lines(
+        self: &Arc<Self>,
+        last: fn(&Self) -> &Recent<StatLines>,
+        walk: fn(&Self) -> StatLines,
+    ) -> Option<Arc<StatLines>> {
+        let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
+        if let Some(recent) = last(self).at(Instant::now()) {
+            return Some(recent);
+        }
+        let server = Arc::clone(self);
+        let walk = tokio::task::spawn_blocking(move || {
+            let lines = Arc::new(walk(&server));
+            last(&server).set(Instant::now(), &lines);
+            drop(alone);
+            lines
+        });
+        walk.await.ok()
     }
 
     /// Returns a permit for one more connection, unless `connections_max` connections are open.

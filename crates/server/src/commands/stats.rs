@@ -2,7 +2,8 @@
 //! `detail` and `reset`, and this server's `tenants`, `shrinkers` and `reclaim`.
 //!
 //! Names and order of the lines are memcached's where it has them; tools parse them. A file of this
-//! folder has one topic, except `cpu_time`, which `general` uses.
+//! folder has one topic, except `cpu_time`, which `general` uses, and `walk`, which answers with
+//! the lines of `shrinkers` and `reclaim`.
 //!
 //! A change must ensure that memcached's topics keep their names and the order of their lines, and
 //! that the connection's own commands are counted before the reply is written.
@@ -20,6 +21,7 @@ mod shrinkers;
 pub mod sizes;
 mod slabs;
 mod tenants;
+mod walk;
 
 use std::io;
 
@@ -61,9 +63,9 @@ pub async fn topic_lines(session: &mut Session, topic: Option<&[u8]>) -> io::Res
     match topic {
         None => general::general(&server, output),
         Some(b"settings") => settings::settings(&server, output),
-        Some(b"shrinkers") => shrinkers::shrinkers(&server, output),
-        Some(b"reclaim") => reclaim::reclaim(&server, output),
         Some(b"slabs") => slabs::slabs(&server, output),
+        Some(b"shrinkers") => walk::walk(session, |server| &server.last_shrinkers, shrinkers::lines).await,
+        Some(b"reclaim") => walk::walk(session, |server| &server.last_reclaim, reclaim::lines).await,
         Some(b"tenants") => tenants::tenants(session).await?,
         Some(b"sizes") => sizes::sizes(session).await?,
         Some(b"conns") => conns::conns(session).await?,

@@ -34,6 +34,7 @@ fn a_tagged_listener_serves_only_its_tenant() {
         ("tenant list\r\n", refused),
         ("stats tenants\r\n", refused),
         ("stats sizes\r\nstats conns\r\nstats cachedump 1 0\r\n", &refused.repeat(3)),
+        ("stats shrinkers\r\nstats reclaim\r\n", &refused.repeat(2)),
         ("watch evictions\r\n", refused),
     ]);
     all.exchange("get n shop:cart\r\n", "VALUE n 0 1\r\n1\r\nEND\r\n");

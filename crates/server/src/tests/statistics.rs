@@ -260,7 +260,9 @@ fn tenants_have_separate_limits_and_statistics() {
 fn stats_show_shrinkers_and_reclaim() {
     let server = TestServer::start(|settings| settings.budget = ByteSize::mib(1));
     let mut client = server.connect();
-    assert_eq!(client.stat("stats shrinkers", "values-0:last_run_ms_ago"), "never");
+    assert_eq!(server.connect().stat("stats shrinkers", "values-0:last_run_ms_ago"), "never");
+    // A later call within a second would get the same lines.
+    thread::sleep(Duration::from_secs(1));
     let value = "x".repeat(10_000);
     for n in 0..200 {
         client.store_with_patience(&format!("set t:{n} 0 0 10000\r\n{value}\r\n"));
@@ -284,6 +286,57 @@ fn stats_show_shrinkers_and_reclaim() {
     }
     assert!(number(&mut client, "stats reclaim", "node0:wakeups") > 0);
     assert_eq!(number(&mut client, "stats reclaim", "limit_maxbytes"), 1 << 20);
+}
+
+/// A client that asks for statistics of all tenants again and again.
+#[test]
+fn statistics_of_many_tenants_do_not_delay_other_connections() {
+    const TENANTS: usize = 5_000;
+    let server = TestServer::start(|settings| (settings.threads, settings.budget) = (1, ByteSize::gib(1)));
+    let mut other = server.connect();
+    for first in (0..TENANTS).step_by(1_000) {
+        let fill: String = (first..first + 1_000).map(|n| format!("set t{n}:k 0 0 1 noreply\r\nx\r\n")).collect();
+        other.exchange(&fill, "");
+    }
+    let registry = server.server.store.runtime().registry();
+    let once = shortest(Duration::ZERO, || {
+        let begun = Instant::now();
+        assert_eq!(registry.survey().live_pairs, TENANTS);
+        begun.elapsed()
+    });
+    let longest = shortest(once * 4, || {
+        let mut client = server.connect();
+        client.0.write_all(&b"stats shrinkers\r\n".repeat(100)).unwrap();
+        client.wait_until_received();
+        let reader = thread::spawn(move || (0..100).for_each(|_| while client.line() != "END\r\n" {}));
+        let mut longest = Duration::ZERO;
+        while !reader.is_finished() {
+            let begun = Instant::now();
+            other.exchange("get t1:k\r\n", "VALUE t1:k 0 1\r\nx\r\nEND\r\n");
+            longest = longest.max(begun.elapsed());
+        }
+        longest
+    });
+    assert!(longest < once * 4, "a get took {longest:?}, the statistics take {once:?}");
+}
+
+#[test]
+fn pairs_are_counted_once_for_many_calls() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for topic in ["shrinkers", "reclaim"] {
+        client.0.write_all(format!("set {topic}:a 0 0 1\r\nx\r\n").as_bytes()).unwrap();
+        client.expect("STORED\r\n");
+        let command = format!("stats {topic}\r\n");
+        // In one request, so that the second call comes within a second.
+        client.0.write_all(format!("{command}set {topic}b:a 0 0 1\r\nx\r\n{command}").as_bytes()).unwrap();
+        let mut pairs = || {
+            let lines = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END\r\n");
+            lines.filter(|line| line.contains("live_pairs")).collect::<Vec<_>>()
+        };
+        let (before, after) = (pairs(), pairs());
+        assert_eq!((before.len(), &before), (1, &after), "{topic}");
+    }
 }
 
 #[test]

@@ -2,20 +2,22 @@
 //!
 //! An extension; no memcached tool expects it, so its lines may change.
 
-use crate::net::output::Output;
-use crate::server::Server;
+use crate::server::{Server, StatLines};
 
-/// Adds the lines of `stats reclaim`: the work of the background reclaimers, and the memory of the
-/// shrinker map.
-pub fn reclaim(server: &Server, out: &mut Output) {
+/// Returns the lines of `stats reclaim`: the work of the background reclaimers, and the memory of
+/// the shrinker map. O(live pairs).
+pub fn lines(server: &Server) -> StatLines {
     let stats = server.store.runtime().stats();
-    out.stat("bytes", stats.usage.get());
-    out.stat("limit_maxbytes", stats.budget.get());
-    out.stat("arriving_bytes", server.receive_budget.bytes().get());
-    out.stat("groups", stats.groups);
-    out.stat("live_pairs", stats.registry.live_pairs);
-    out.stat("live_groups", stats.registry.live_groups);
-    out.stat("map_bytes", stats.registry.map_bytes.get());
+    let fields = [
+        ("bytes", stats.usage.get()),
+        ("limit_maxbytes", stats.budget.get()),
+        ("arriving_bytes", server.receive_budget.bytes().get()),
+        ("groups", stats.groups as u64),
+        ("live_pairs", stats.registry.live_pairs as u64),
+        ("live_groups", stats.registry.live_groups as u64),
+        ("map_bytes", stats.registry.map_bytes.get()),
+    ];
+    let mut lines: StatLines = fields.map(|(field, value)| (field.to_owned(), value.to_string())).into();
     for node in &stats.reclaimers {
         for (field, value) in [
             ("wakeups", node.wakeups),
@@ -24,8 +26,8 @@ pub fn reclaim(server: &Server, out: &mut Output) {
             ("exhausted", node.exhausted),
             ("pinned", u64::from(node.pinned)),
         ] {
-            out.stat(&format!("node{}:{field}", node.node.index()), value);
+            lines.push((format!("node{}:{field}", node.node.index()), value.to_string()));
         }
     }
-    out.end_stats();
+    lines
 }

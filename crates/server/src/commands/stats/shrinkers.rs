@@ -2,12 +2,12 @@
 //!
 //! An extension; no memcached tool expects it, so its lines may change.
 
-use crate::net::output::Output;
-use crate::server::Server;
+use crate::server::{Server, StatLines};
 
-/// Adds the lines of `stats shrinkers`: for each shrinker, its objects and pairs now, and the
-/// counts of its calls and of the objects that it has freed so far.
-pub fn shrinkers(server: &Server, out: &mut Output) {
+/// Returns the lines of `stats shrinkers`: for each shrinker, its objects and pairs now, and the
+/// counts of its calls and of the objects that it has freed so far. O(live pairs).
+pub fn lines(server: &Server) -> StatLines {
+    let mut lines = StatLines::new();
     let stats = server.store.runtime().registry().survey();
     for shrinker in &stats.shrinkers {
         let name = shrinker.full_name();
@@ -24,12 +24,13 @@ pub fn shrinkers(server: &Server, out: &mut Output) {
             ("panics", shrinker.panics),
             ("time_us", shrinker.time_ns / 1000),
         ] {
-            out.stat(&format!("{name}:{field}"), value);
+            lines.push((format!("{name}:{field}"), value.to_string()));
         }
-        match shrinker.last_run_ns {
-            Some(then) => out.stat(&format!("{name}:last_run_ms_ago"), stats.now_ns.saturating_sub(then) / 1_000_000),
-            None => out.stat(&format!("{name}:last_run_ms_ago"), "never"),
-        }
+        let last_run = match shrinker.last_run_ns {
+            Some(then) => (stats.now_ns.saturating_sub(then) / 1_000_000).to_string(),
+            None => "never".to_owned(),
+        };
+        lines.push((format!("{name}:last_run_ms_ago"), last_run));
     }
-    out.end_stats();
+    lines
 }

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use lowwater::cache::Visit;
 
-use crate::last_sizes::SizeCounts;
 use crate::protocol::item::item_bytes;
+use crate::server::SizeCounts;
 use crate::session::Session;
 
 /// The difference between two sizes that are counted apart, in bytes.
