@@ -11,8 +11,8 @@
 //! less memory. Time passes while the server does not run: values may expire meanwhile. A
 //! delayed `flush_all` is kept as well, and is due when it would have been.
 //!
-//! A change must keep this order of the steps, and must ensure that a damaged file is kept and that
-//! values before the damage are loaded.
+//! A change must keep this order of the steps, and must ensure that a damaged file is kept, that
+//! values before the damage are loaded, and that no value comes to another tenant.
 //!
 //! ```text
 //!   chunk      the file: a header and chunks, each with its length and a checksum
@@ -78,8 +78,8 @@ pub fn save_and_log(server: &Server, file: &SaveFile) -> Result<(), String> {
 /// # Errors
 ///
 /// A sentence with the file and the reason, if the file cannot be opened, or if its first bytes
-/// cannot be read or are not those of a version that can be read. A later read error counts as
-/// damage.
+/// cannot be read or are not those of a version that can be read, or if its values belong to
+/// tenants whose names end with another delimiter. A later read error counts as damage.
 pub fn load_and_log(server: &Server, file: &SaveFile) -> Result<Option<LoadedFile>, String> {
     let begun = Instant::now();
     let Some(saved) = file.open().map_err(|why| file.error(why))? else { return Ok(None) };
@@ -134,7 +134,8 @@ fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
 }
 
 fn write(store: &Store, flush_left: Option<Duration>, to: impl Write) -> io::Result<u64> {
-    let header = Header { saved_millis: unix_millis(), last_serial: store.last_serial(), flush_left };
+    let (last_serial, delimiter) = (store.last_serial(), store.delimiter());
+    let header = Header { saved_millis: unix_millis(), last_serial, flush_left, delimiter };
     let mut chunks = ChunkWriter::new(to, header)?;
     let saved = store.save(|value, left, heat| {
         item::encode(value, left, heat, chunks.item());
@@ -151,7 +152,7 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>, O
     // `-I` bounds an item with the key that the client has sent: a tenant's name may be before it.
     let item_bytes_max = store.item_bytes_max() + STORED_KEY_BYTES_MAX - KEY_BYTES_MAX;
     let outcome = ChunkReader::new(from).and_then(|mut chunks| {
-        let Header { saved_millis, last_serial, flush_left } = chunks.header();
+        let Header { saved_millis, last_serial, flush_left, delimiter } = chunks.header();
         loop {
             let chunk = chunks.next()?;
             if !(..SERIAL_END).contains(&last_serial) {
@@ -164,6 +165,9 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>, O
             // No server writes a time that is too far ahead for the clock.
             flush_due = flush_left.and_then(|left| Instant::now().checked_add(left.saturating_sub(away)));
             let Some(chunk) = chunk else { break };
+            if delimiter != store.delimiter() {
+                return Err(ReadError::OtherDelimiter(delimiter));
+            }
             let mut items = Vec::new();
             let mut rest = chunk;
             while !rest.is_empty() {

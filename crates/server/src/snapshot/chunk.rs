@@ -3,6 +3,7 @@
 //! ```text
 //!   header   magic, 8 bytes | time of the save, in milliseconds since 1970, 8 bytes | last CAS number, 8 bytes
 //!            | milliseconds from the save to a delayed flush, or `NO_FLUSH`, 8 bytes
+//!            | delimiter of tenants' names (`-D`), 8 bytes
 //!   chunk    length, 4 bytes | checksum, 8 bytes | that many bytes of values
 //! ```
 //!
@@ -10,7 +11,7 @@
 //! header's numbers, so neither a damaged nor a missing chunk goes unnoticed.
 //!
 //! A change of the layout needs another magic number: a file of another version must be refused,
-//! not misread. A file of version 2 is read as well: its header has no flush.
+//! not misread. A file of version 3 is read as well: its header has no delimiter.
 //!
 //! A change must ensure that reading a damaged file allocates memory in proportion to the bytes
 //! that the file contains, whatever lengths it states.
@@ -18,9 +19,11 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-const MAGIC: &[u8; 8] = b"lowwate3";
-/// The magic number of the version without a flush in the header.
-const MAGIC_WITHOUT_FLUSH: &[u8; 8] = b"lowwate2";
+use crate::settings::DEFAULT_DELIMITER;
+
+const MAGIC: &[u8; 8] = b"lowwate4";
+/// The magic number of the version without a delimiter in the header.
+const MAGIC_WITHOUT_DELIMITER: &[u8; 8] = b"lowwate3";
 /// The bytes of the magic number that all versions have in common; the version follows.
 const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
 /// In the header: no flush is delayed.
@@ -46,6 +49,8 @@ pub struct Header {
     pub last_serial: u64,
     /// The time from the save until a delayed flush, in whole milliseconds.
     pub flush_left: Option<Duration>,
+    /// The saving server's delimiter: it ends the name of its tenant in a key.
+    pub delimiter: u8,
 }
 
 /// Writes chunks.
@@ -81,6 +86,10 @@ pub enum ReadError {
     /// The file cannot be read, before its magic number is known.
     #[error(transparent)]
     Unreadable(io::Error),
+    /// The names of tenants in its keys end with another delimiter than this server's: a key of one
+    /// tenant would belong to another.
+    #[error("it was saved with -D {}, and can only be loaded with it", char::from(*.0))]
+    OtherDelimiter(u8),
     /// The file is one of a version that is read, and is damaged or cannot be read further.
     #[error(transparent)]
     Damaged(#[from] io::Error),
@@ -106,11 +115,11 @@ pub fn damaged(what: &str) -> io::Error {
 
 impl<W: Write> ChunkWriter<W> {
     /// Begins a file with this header.
-    pub fn new(mut to: W, Header { saved_millis, last_serial, flush_left }: Header) -> io::Result<Self> {
+    pub fn new(mut to: W, Header { saved_millis, last_serial, flush_left, delimiter }: Header) -> io::Result<Self> {
         let mut sum = Checksum(FNV_OFFSET);
         let flush_millis = flush_left.map_or(NO_FLUSH, |left| left.as_millis() as u64);
         to.write_all(MAGIC)?;
-        for number in [saved_millis, last_serial, flush_millis] {
+        for number in [saved_millis, last_serial, flush_millis, delimiter.into()] {
             to.write_all(&number.to_le_bytes())?;
             sum.add(&number.to_le_bytes());
         }
@@ -155,7 +164,7 @@ impl<R: Read> ChunkReader<R> {
     pub fn new(mut from: R) -> Result<Self, ReadError> {
         let mut magic = [0; 8];
         match from.read_exact(&mut magic) {
-            Ok(()) if [MAGIC, MAGIC_WITHOUT_FLUSH].contains(&&magic) => {}
+            Ok(()) if [MAGIC, MAGIC_WITHOUT_DELIMITER].contains(&&magic) => {}
             Ok(()) if magic.starts_with(MAGIC_OF_ALL) => {
                 return Err(ReadError::Foreign("another version of the server has saved it"));
             }
@@ -169,10 +178,11 @@ impl<R: Read> ChunkReader<R> {
             sum.add(&bytes);
             Ok(u64::from_le_bytes(bytes))
         };
-        let (saved_millis, last_serial) = (number()?, number()?);
-        let flush_millis = if magic == *MAGIC { number()? } else { NO_FLUSH };
+        let (saved_millis, last_serial, flush_millis) = (number()?, number()?, number()?);
         let flush_left = (flush_millis != NO_FLUSH).then(|| Duration::from_millis(flush_millis));
-        let header = Header { saved_millis, last_serial, flush_left };
+        let delimiter = if magic == *MAGIC { number()? } else { DEFAULT_DELIMITER.into() };
+        let delimiter = u8::try_from(delimiter).map_err(|_| damaged("the delimiter"))?;
+        let header = Header { saved_millis, last_serial, flush_left, delimiter };
         Ok(Self { from, header, chunk: Vec::new(), sum })
     }
 
@@ -209,7 +219,8 @@ impl<R: Read> ChunkReader<R> {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { saved_millis: 77, last_serial: 88, flush_left: Some(Duration::from_millis(99)) };
+    const HEADER: Header =
+        Header { saved_millis: 77, last_serial: 88, flush_left: Some(Duration::from_millis(99)), delimiter: b'/' };
 
     fn file(items: &[&[u8]]) -> Vec<u8> {
         let mut file = Vec::new();
@@ -239,20 +250,20 @@ mod tests {
         let large = vec![7; CHUNK_BYTES + 1];
         let two = file(&[&large, b"rest"]);
         assert!(read(&two).unwrap() == [&large[..], b"rest"].concat());
-        assert_eq!(two.len(), 32 + 3 * 12 + large.len() + 4);
+        assert_eq!(two.len(), 40 + 3 * 12 + large.len() + 4);
     }
 
     #[test]
-    fn a_file_without_a_flush_in_its_header_is_read() {
-        let (mut file, mut sum) = (MAGIC_WITHOUT_FLUSH.to_vec(), Checksum(FNV_OFFSET));
-        for number in [77_u64, 88] {
+    fn a_file_without_a_delimiter_in_its_header_is_read() {
+        let (mut file, mut sum) = (MAGIC_WITHOUT_DELIMITER.to_vec(), Checksum(FNV_OFFSET));
+        for number in [77_u64, 88, 99] {
             file.extend(number.to_le_bytes());
             sum.add(&number.to_le_bytes());
         }
         ChunkWriter { to: &mut file, chunk: b"one".to_vec(), sum }.finish().unwrap();
         let mut chunks = ChunkReader::new(&file[..]).unwrap();
         assert_eq!(chunks.next().unwrap(), Some(&b"one"[..]));
-        assert_eq!(chunks.header(), Header { flush_left: None, ..HEADER });
+        assert_eq!(chunks.header(), Header { delimiter: DEFAULT_DELIMITER, ..HEADER });
         assert_eq!(chunks.next().unwrap(), None);
     }
 
@@ -268,16 +279,16 @@ mod tests {
                 Ok(())
             });
             // The first seven bytes are those of all versions, and a change of the eighth one makes
-            // it the version without a flush.
+            // it another version.
             let is_damaged = matches!(outcome, Err(ReadError::Damaged(_)));
-            assert!(outcome.is_err() && is_damaged == (at >= 7), "byte {at}");
+            assert!(outcome.is_err() && is_damaged == (at > 7), "byte {at}");
         }
         for length in (0..40).chain([good.len() - 12, good.len() - 1]) {
             assert!(read(&good[..length]).is_err(), "{length} bytes");
         }
         // A chunk is missing.
         let one = file(&[&vec![1; CHUNK_BYTES], b"more"]);
-        let without = [&one[..32], &one[32 + 12 + CHUNK_BYTES..]].concat();
+        let without = [&one[..40], &one[40 + 12 + CHUNK_BYTES..]].concat();
         assert!(read(&without).is_err());
     }
 }

@@ -66,7 +66,7 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
         old.extend_from_slice(chunk);
     }
     let mut file = Vec::new();
-    let header = Header { saved_millis: saved - 10_000, last_serial: 1_000, flush_left: None };
+    let header = Header { saved_millis: saved - 10_000, last_serial: 1_000, flush_left: None, delimiter: b':' };
     let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     chunks.item().extend_from_slice(&old);
     chunks.finish().unwrap();
@@ -124,7 +124,8 @@ fn a_delayed_flush_is_due_when_it_would_have_been() {
     // Files of ten seconds ago.
     let saved_millis = unix_millis() - 10_000;
     for (left, most) in [(5, 0), (1000, 990)] {
-        let header = Header { saved_millis, last_serial: 0, flush_left: Some(Duration::from_secs(left)) };
+        let header =
+            Header { saved_millis, last_serial: 0, flush_left: Some(Duration::from_secs(left)), delimiter: b':' };
         let mut file = Vec::new();
         ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
         assert!(flush_left(&file).unwrap() <= Duration::from_secs(most));
@@ -199,8 +200,9 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
     assert!(outcome.unwrap_err().to_string().contains("damaged"));
     assert_eq!(counts.loaded, 4, "two chunks of two values");
     for (bad, is_damaged) in [
-        (&b"lowwate3"[..], true),
-        (b"lowwate2", true),
+        (&b"lowwate4"[..], true),
+        (b"lowwate3", true),
+        (b"lowwate2", false),
         (b"lowwate0 and its values", false),
         (b"something else that is long enough", false),
         (b"lowwate", false),
@@ -215,7 +217,7 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
 /// Returns a file with one value, of this key and serial number.
 fn forged(key: &[u8], serial: u64) -> Vec<u8> {
     let mut file = Vec::new();
-    let header = Header { saved_millis: unix_millis(), last_serial: 0, flush_left: None };
+    let header = Header { saved_millis: unix_millis(), last_serial: 0, flush_left: None, delimiter: b':' };
     let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     let item = chunks.item();
     item.extend((key.len() as u16).to_le_bytes());
@@ -273,7 +275,7 @@ fn numbers_of_deleted_values_are_not_assigned_again() {
     assert!(after.next_serial() > serial);
     // A number of the header beyond those that may be assigned.
     let mut file = Vec::new();
-    let header = Header { saved_millis: unix_millis(), last_serial: 1 << 63, flush_left: None };
+    let header = Header { saved_millis: unix_millis(), last_serial: 1 << 63, flush_left: None, delimiter: b':' };
     ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
     assert!(matches!(load(&after, &file[..]).1, Err(ReadError::Damaged(_))));
 }
@@ -322,4 +324,24 @@ fn without_evictions_a_load_keeps_a_tenants_max() {
     assert!(counts.loaded > 5 && counts.loaded + counts.without_room == 100, "{counts:?}");
     let shop = after.reports().into_iter().find(|tenant| tenant.name == "shop").unwrap();
     assert!(shop.bytes <= max.get() && shop.items == counts.loaded, "{} bytes, {counts:?}", shop.bytes);
+}
+
+/// A key's tenant ends with the delimiter: with another one, `a/b:c` of the tenant `a/b` would be
+/// `b:c` of the tenant `a`.
+#[test]
+fn a_file_of_another_delimiter_is_refused() {
+    let (before, pool) = store(&[]);
+    put(&before, &pool, "a/b:c", b"secret", Expiry::Never, None);
+    let mut file = Vec::new();
+    write(&before, None, &mut file).unwrap();
+    let (after, _) = store(&["-D", "/"]);
+    let (counts, outcome, _) = load(&after, &file[..]);
+    assert_eq!((counts.loaded, after.peek(b"a/b:c").is_some()), (0, false));
+    let why = outcome.unwrap_err();
+    assert!(!matches!(why, ReadError::Damaged(_)) && why.to_string().contains("-D :"), "{why}");
+    // A file without values loads: its flush is kept.
+    let (empty, _) = store(&[]);
+    let mut file = Vec::new();
+    write(&empty, None, &mut file).unwrap();
+    assert!(load(&after, &file[..]).1.is_ok());
 }

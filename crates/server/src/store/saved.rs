@@ -96,6 +96,11 @@ impl Store {
         self.item_bytes_max.get() as usize
     }
 
+    /// Returns the character that ends a tenant's name in a key.
+    pub fn delimiter(&self) -> u8 {
+        self.tenants.delimiter()
+    }
+
     /// Ensures that later serial numbers are higher than `serial`.
     pub fn raise_serial(&self, serial: u64) {
         // Relaxed: no value is stored meanwhile, and the serial number guards no other memory.

@@ -240,6 +240,11 @@ impl Tenants {
         }
     }
 
+    /// Returns the character that ends a tenant's name in a key.
+    pub fn delimiter(&self) -> u8 {
+        self.delimiter
+    }
+
     /// Returns all current tenants, sorted by the names of their groups.
     pub fn all(&self) -> Vec<Arc<Tenant>> {
         self.after(None, usize::MAX)
