@@ -5,7 +5,7 @@
 //!   FILE.lock      locked by the server that uses FILE; never removed, since a server could then
 //!                  lock a file that has no name any more
 //!   FILE.new.PID   the file while it is written
-//!   FILE.damaged   a damaged file, after it was read
+//!   FILE.damaged   a damaged file, after it was read; further ones are FILE.damaged.1 to .9
 //! ```
 //!
 //! A change must ensure that the lock is held from the start to the end of the process, that no
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 const LOCK_TIME_MAX: Duration = Duration::from_secs(2);
 /// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// The number of damaged files that are kept.
+const DAMAGED_MAX: usize = 10;
 
 /// The file with the saved values, locked by this process.
 #[derive(Debug)]
@@ -74,9 +77,16 @@ impl SaveFile {
         error(&self.path, why)
     }
 
-    /// Returns the path of a damaged file that was read.
+    /// Returns the path to which a damaged file is renamed: the first free one, or the last one of
+    /// [`DAMAGED_MAX`], whose file is replaced.
     pub fn damaged(&self) -> PathBuf {
-        with_suffix(&self.path, ".damaged")
+        let name = |n| match n {
+            0 => with_suffix(&self.path, ".damaged"),
+            n => with_suffix(&self.path, format!(".damaged.{n}")),
+        };
+        let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+        let last = DAMAGED_MAX - 1;
+        (0..last).map(name).find(is_free).unwrap_or_else(|| name(last))
     }
 
     /// Opens the file; `None` if there is none.
@@ -375,5 +385,25 @@ mod tests {
         SaveFile::lock(&folder.0.join("values")).unwrap();
         let left = ["v.new.1", "values", "values.lock", "values.new.", "values.new.1a", "values.news"];
         assert_eq!(folder.names(), left);
+    }
+
+    #[test]
+    fn damaged_files_are_kept_beside_each_other() {
+        let folder = Folder::new("damaged");
+        let path = folder.0.join("values");
+        let file = SaveFile::lock(&path).unwrap();
+        let kept: Vec<_> = (0..12)
+            .map(|n| {
+                fs::write(&path, n.to_string()).unwrap();
+                let name = file.damaged();
+                file.set_aside().unwrap();
+                assert_eq!(fs::read_to_string(&name).unwrap(), n.to_string());
+                name
+            })
+            .collect();
+        let content = |n: usize| fs::read_to_string(&kept[n]).unwrap();
+        assert_eq!(kept[0], folder.0.join("values.damaged"));
+        assert!((0..9).all(|n| content(n) == n.to_string()), "{:?}", folder.names());
+        assert_eq!((content(9).as_str(), folder.names().len()), ("11", 11), "ten files, and the lock");
     }
 }

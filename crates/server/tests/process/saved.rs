@@ -33,9 +33,15 @@ impl File {
         format!("{}.damaged", self.path()).into()
     }
 
+    /// The names of damaged files.
+    fn all_damaged(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        std::iter::once(self.damaged()).chain((1..10).map(|n| format!("{}.damaged.{n}", self.path()).into()))
+    }
+
     fn remove(&self) {
-        for path in [&self.0, &self.damaged(), &format!("{}.lock", self.path()).into()] {
-            let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+        let lock = format!("{}.lock", self.path()).into();
+        for path in [self.0.clone(), lock].into_iter().chain(self.all_damaged()) {
+            let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
         }
     }
 }
@@ -252,13 +258,13 @@ fn a_damaged_file_is_kept_aside_and_a_bad_path_is_refused() {
     let mut saved = save_one(&file);
     *saved.last_mut().unwrap() ^= 1;
     std::fs::write(&file.0, &saved).unwrap();
-    // A folder has the name `.damaged`, so the file cannot be renamed. The server does not start,
-    // as it would load the file again after a crash.
-    std::fs::create_dir(file.damaged()).unwrap();
+    // Folders have the names of damaged files, so the file cannot be renamed. The server does not
+    // start, as it would load the file again after a crash.
+    file.all_damaged().for_each(|path| std::fs::create_dir(path).unwrap());
     let why = refusal(file.path(), &[]);
     assert!(why.contains("cannot be removed"), "{why}");
     assert!(std::fs::read(&file.0).unwrap() == saved);
-    std::fs::remove_dir(file.damaged()).unwrap();
+    file.all_damaged().for_each(|path| std::fs::remove_dir(path).unwrap());
 
     let server = Server::start(&["--save-file", file.path()]);
     server.wait_for_log("kept as");
