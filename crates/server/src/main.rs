@@ -78,6 +78,7 @@
 //! * `stats sizes` visits all values at most once a second, and needs no `-o track_sizes`; `stats
 //!   cachedump` lists all values in no particular order; `stats settings` has only the lines that
 //!   apply here.
+//! * A time more than 30 years ahead counts as 30 years.
 //! * `flush_all` and `lru_crawler crawl` answer when they have completed; a `flush_all` takes
 //!   effect for all clients at once. memcached answers before, and refuses a second crawl with
 //!   `BUSY`. Dumps may be pipelined behind other commands; in memcached, a `metadump` may not.

@@ -201,11 +201,9 @@ impl Server {
     }
 
     /// Flushes the store at the time `exptime`. If that is now, resolves when the memory has been
-    /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed. A
-    /// time so far ahead that it never comes only cancels.
+    /// reclaimed. Only the latest flush counts: it cancels an earlier one that is still delayed.
     pub async fn flush(self: &Arc<Self>, exptime: i64) {
         match Expiry::of(exptime) {
-            Expiry::Never if exptime > 0 => self.delay_flush(None),
             Expiry::Never | Expiry::Past => self.flush_after(Duration::ZERO).await,
             Expiry::In(time) => self.flush_after(time).await,
         }

@@ -5,7 +5,7 @@
 //! | 0 | never |
 //! | below 0 | already expired |
 //! | up to 30 days in seconds | that many seconds from now |
-//! | more | a Unix time |
+//! | more | a Unix time, 30 years ahead at most |
 //!
 //! The store gets this type and never a number, so that the kinds cannot be confused.
 //!
@@ -16,8 +16,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The largest exptime that is relative; a larger one is a Unix time.
 const RELATIVE_MAX_SECONDS: u64 = 60 * 60 * 24 * 30;
 
-/// An exptime further ahead than this means never, so that no clock or timer overflows.
-const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
+/// An exptime further ahead counts as this one: 30 years. The cache takes a deadline more than 34
+/// years after its start for never, and a client that gives a time may rely on one.
+const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
 
 /// The time at which a value expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,7 @@ impl Expiry {
                 Some(left) => left,
             }
         };
-        if left > AHEAD_MAX {
-            return Self::Never;
-        }
-        Self::In(left)
+        Self::In(left.min(AHEAD_MAX))
     }
 }
 
@@ -99,7 +97,9 @@ mod tests {
         assert_eq!(at(2_592_001), Expiry::Past, "a date in 1970");
         assert_eq!(at(1_700_000_000), Expiry::Past);
         assert_eq!(at(1_700_000_005), Expiry::In(Duration::from_secs(5)));
-        assert_eq!(at(i64::MAX), Expiry::Never);
+        let far = 60 * 60 * 24 * 365 * 40;
+        assert_eq!(at(1_700_000_000 + far), Expiry::In(AHEAD_MAX), "no time means never");
+        assert_eq!(at(i64::MAX), Expiry::In(AHEAD_MAX));
     }
 
     #[test]

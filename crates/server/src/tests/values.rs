@@ -227,6 +227,20 @@ fn a_large_value_waits_for_other_receptions() {
     assert_eq!(server.server.receive_budget.bytes(), ByteSize::ZERO);
 }
 
+/// A client that gives a time may rely on one: `t-1` means that there is none.
+#[test]
+fn a_time_far_ahead_stays_a_time() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    for exptime in [9_999_999_999, i64::MAX] {
+        client.exchange(&format!("set k 0 {exptime} 1\r\nx\r\n"), "STORED\r\n");
+        client.0.write_all(b"mg k t\r\n").unwrap();
+        let line = client.line();
+        let left = line.trim_end().strip_prefix("HD t").and_then(|left| left.parse::<i64>().ok());
+        assert!(left.is_some_and(|left| left > 29 * 365 * 24 * 60 * 60), "{exptime}: {line}");
+    }
+}
+
 #[test]
 fn values_expire() {
     let server = TestServer::start(|_| {});
