@@ -54,6 +54,7 @@ mod monitored;
 #[cfg(feature = "metrics")]
 mod published;
 mod retired;
+mod sweep_progress;
 mod tenant_groups;
 mod visit_list;
 
@@ -74,4 +75,5 @@ pub use manual_clock::ManualClock;
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::{Known, Retires};
+pub(crate) use sweep_progress::SweepProgress;
 pub use tenant_groups::{TenantError, TenantGroups, TenantGroupsBuilder};

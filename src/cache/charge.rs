@@ -30,7 +30,7 @@ use lowwater_shrinker::{Reclaim, Work};
 use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
-use crate::runtime::Known;
+use crate::runtime::{Known, SweepProgress};
 
 /// Batches that one insert evicts. More than one, to catch up with inserts that have found no
 /// victim.
@@ -198,18 +198,17 @@ where
         // otherwise drop another one, without bound.
         let sweep = || {
             let scope = runtime.registry().first_no_reclaim_scope();
-            // Another thread's sweep is as good as one that drops nothing.
-            scope.map(|_scope| retired.sweep(Known::Reported).unwrap_or(0))
+            scope.map(|_scope| retired.sweep(Known::Reported))
         };
         if retired.has_room_for(bytes) {
-            if retired.is_sweep_due() && sweep() == Some(0) {
+            if retired.is_sweep_due() && matches!(sweep(), Some(None | Some(0))) {
                 // Lets a reader run that was preempted and holds back the records.
                 std::thread::yield_now();
             }
             return Ok(());
         }
         let deadline = Instant::now() + runtime.direct_time_max();
-        let (mut waits, mut leftovers) = (0, 0);
+        let (mut waits, mut leftovers, mut progress) = (0, 0, SweepProgress::of(retired));
         loop {
             let swept = sweep();
             if retired.has_room_for(bytes) {
@@ -220,6 +219,13 @@ where
                 // A limit was lowered, and the reclaimer has not freed enough yet: the end of no
                 // reader would help.
                 return Err(RejectReason::NoRoom { bytes, group: root.try_path().unwrap_or_default() });
+            }
+            // Records that no reader holds back may be in a cache that was not visited yet.
+            if swept.is_some() && progress.is_made() {
+                if swept == Some(None) {
+                    std::thread::sleep(READERS_WAIT);
+                }
+                continue;
             }
             if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
                 // No reader holds back the entries that a large cache has left.
@@ -232,10 +238,8 @@ where
                 return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }
             waits += 1;
-            if swept == Some(0) {
-                // Sleeps, as the reader may be a thread that waits for this processor.
-                std::thread::sleep(READERS_WAIT);
-            }
+            // Sleeps, as the reader may be a thread that waits for this processor.
+            std::thread::sleep(READERS_WAIT);
         }
     }
 }

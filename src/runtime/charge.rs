@@ -16,6 +16,7 @@ use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
 use super::retired::Known;
+use super::sweep_progress::SweepProgress;
 
 /// Rounds that a charge may make even after its deadline: a thread that was preempted has not used
 /// all of its time. Both steps of a round are bounded by `direct_time_max` each.
@@ -141,7 +142,7 @@ impl Runtime {
 
     /// Charges `bytes` once removed entries, whose values may have charges, are dropped.
     fn charge_after_sweeps(&self, group: &Memcg, bytes: ByteSize, deadline: Option<Instant>) -> Result<(), OverLimit> {
-        let mut waits = 0;
+        let (mut waits, mut progress) = (0, SweepProgress::of(self.retired()));
         loop {
             let swept = self.sweep_retired();
             let charged = group.try_charge(bytes).map(|_| ());
@@ -152,6 +153,13 @@ impl Runtime {
             if let Swept::Dropped(1..) = swept {
                 if is_late {
                     return charged;
+                }
+                continue;
+            }
+            // The needed records may be in a cache that was not visited yet.
+            if progress.is_made() {
+                if swept == Swept::ByAnother {
+                    std::thread::sleep(IN_FLIGHT_WAIT);
                 }
                 continue;
             }

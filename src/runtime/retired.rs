@@ -31,6 +31,9 @@
 //! refused, as values of removed entries may have charges; it finds those that threads have not
 //! reported yet, too.
 //!
+//! A sweep visits a part of the caches. A charge is refused only after sweeps over all of them
+//! (`sweep_progress.rs`), as the records of one idle cache may be all that it needs.
+//!
 //! A change must ensure that a record is counted until its memory can be used again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,13 +99,15 @@ pub(crate) struct Retired {
     started: Instant,
     /// The cache after which the next sweep starts. Locked by the thread that sweeps.
     last: Mutex<MaintenanceId>,
+    /// The number of caches over which `last` has moved.
+    visits: AtomicU64,
 }
 
 impl Retired {
     pub(crate) fn new(root: Memcg) -> Self {
         let (sweep_at, caches, last) = (AtomicU64::new(0), VisitList::default(), Mutex::new(MaintenanceId(0)));
-        let (search_at, started) = (AtomicU64::new(0), Instant::now());
-        Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, last }
+        let (search_at, started, visits) = (AtomicU64::new(0), Instant::now(), AtomicU64::new(0));
+        Self { bytes: Arc::default(), root, sweep_at, caches, search_at, started, last, visits }
     }
 
     /// Returns the counter to which a cache adds the bytes that it retires.
@@ -187,9 +192,9 @@ impl Retired {
             waiting += usize::from(has_retired);
             at = id;
         }
-        let mut dropped = 0;
+        let (mut dropped, mut passed) = (0, 0);
         if waiting == 0 {
-            *last = at;
+            (*last, passed) = (at, visits);
         }
         for _ in 0..visits {
             let left = DROPS_MAX - dropped;
@@ -202,13 +207,28 @@ impl Retired {
             // A cache that may have more to drop is the first one of the next sweep.
             if of_one < left {
                 *last = id;
+                passed += 1;
             }
         }
+        // Relaxed: as in `visits`.
+        self.visits.fetch_add(passed as u64, Ordering::Relaxed);
         let (bytes, low) = (self.bytes().get(), self.low().get());
         let step = if dropped == DROPS_MAX || bytes <= low { 0 } else { low / STEP_PARTS };
         // Relaxed: as in `is_sweep_due`.
         self.sweep_at.store(bytes.saturating_add(step), Ordering::Relaxed);
         Some(dropped)
+    }
+
+    /// Returns the number of visits of caches in all sweeps; it wraps.
+    pub(super) fn visits(&self) -> u64 {
+        // Relaxed: a statistic of the sweeps; dropped records are seen through the counters of
+        // bytes.
+        self.visits.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of caches.
+    pub(super) fn caches(&self) -> usize {
+        self.caches.len()
     }
 
     /// Returns whether a charge that would be refused may sweep over all caches: not within
