@@ -18,6 +18,7 @@
 //! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
 //! | [`earliest_deadline`] | the earliest deadline, for which a sweeper waits |
 //! | [`erased_arc`] | an `Arc` of a state, without the bounds of the state's type |
+//! | `packed_size` | a number of bytes in few bits |
 //! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
 //! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
 //! | [`id_pool`] | ids, the lowest free one first |
@@ -68,6 +69,8 @@ pub mod malloc_trim;
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 pub mod mapped_memory;
 pub mod node_id;
+#[doc(hidden)]
+pub mod packed_size;
 #[doc(hidden)]
 pub mod poison;
 pub mod prefetch;

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::super::compaction::state::Compacted;
 use super::{cache_of, entry_bytes, eventually};
 use crate::cache::Op;
-use crate::{ByteSize, Cache};
+use crate::{ByteSize, Cache, Runtime};
 
 /// Less than most floods insert, so that entries are evicted.
 const BUDGET: ByteSize = ByteSize::kib(64);
@@ -197,4 +197,15 @@ fn each_way_an_entry_leaves_is_counted() {
     assert!(bytes(&cache) > 0 && is_exact(&cache));
     cache.clear();
     assert_eq!((bytes(&cache), cache.len()), (0, 0));
+}
+
+#[test]
+fn a_retired_entry_of_many_gibibytes_counts_in_full() {
+    let runtime = Runtime::builder().unlimited().build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::gib(20)).build().unwrap();
+    cache.insert(1, 0).unwrap();
+    let pinned = cache.pin();
+    (1..=12).for_each(|value| drop(cache.insert(1, value)));
+    assert_eq!(runtime.stats().retired, ByteSize::new(12 * cache.stats().bytes.get()));
+    drop(pinned);
 }

@@ -6,7 +6,11 @@
 //! is in one bag at most.
 
 use core::ptr::NonNull;
+use lowwater_base::packed_size::PackedSize;
 use lowwater_lru_core::list::{Hook, LinkLayout, RawQueue};
+
+/// An object's weight in its links: exact below 256 MiB, above rounded up by less than 1/2^26.
+pub(super) type Weight = PackedSize<28>;
 
 /// A queue of objects that no new reader can find, all of one type. Every call must pass that
 /// type's `layout`.
@@ -30,10 +34,10 @@ impl Bag {
     /// `links` are the links of an object, and its ownership passes to the bag; all objects of a
     /// bag have the same `layout`.
     #[inline]
-    pub(super) unsafe fn push(&mut self, layout: &LinkLayout, links: NonNull<Hook>, weight: u32) {
+    pub(super) unsafe fn push(&mut self, layout: &LinkLayout, links: NonNull<Hook>, weight: Weight) {
         // SAFETY: the caller owns the object's only handle, so the object is on no list; a queue
         // does not use `prev`.
-        unsafe { layout.set_spare(links, weight) };
+        unsafe { layout.set_spare(links, weight.bits()) };
         // SAFETY: the caller's clause: `links` have this layout.
         let node = unsafe { layout.node(links) };
         // SAFETY: the object is on no list, because the caller owned its handle.
@@ -47,10 +51,10 @@ impl Bag {
     ///
     /// The links came from a bag of this layout, and the caller has exclusive access to them.
     #[inline]
-    pub(super) unsafe fn weight(layout: &LinkLayout, links: NonNull<Hook>) -> u32 {
+    pub(super) unsafe fn weight(layout: &LinkLayout, links: NonNull<Hook>) -> Weight {
         // SAFETY: the caller's clause: exclusive access to links of this layout; `push` wrote the
         // weight.
-        unsafe { layout.spare(links) }
+        Weight::from_bits(unsafe { layout.spare(links) })
     }
 
     #[inline]
@@ -110,7 +114,7 @@ mod tests {
             let links = unsafe { Object::links(NonNull::from(object)) };
             // SAFETY: `links` belong to `object`, which is in no bag yet; the objects outlive the
             // bags, which drop nothing.
-            unsafe { from.push(layout, links, 1) };
+            unsafe { from.push(layout, links, Weight::pack(1)) };
             links
         });
         assert_eq!(from.move_first(layout, &mut to), Some(links[0]));

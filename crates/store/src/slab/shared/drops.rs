@@ -283,7 +283,7 @@ impl<T: Slotted> SharedSlab<T> {
             return 0;
         }
         // SAFETY: the caller's clause: the links came from a bag, and no other code has the object.
-        let bytes = unsafe { Bag::weight(T::LAYOUT, links) };
+        let bytes = unsafe { Bag::weight(T::LAYOUT, links) }.unpack();
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // SAFETY: the caller's clause: no handle, no readers, no later use.
@@ -294,7 +294,7 @@ impl<T: Slotted> SharedSlab<T> {
             // SAFETY: a slab's shared part exists while one of its slots is not free.
             unsafe { &*shared }.count_panic();
         }
-        i64::from(bytes)
+        bytes as i64
     }
 
     /// Drops objects and frees their slots, as [`end`](Self::end), or leaves them to an enclosing

@@ -5,7 +5,7 @@
 //! ensure that a bag is sealed after its last object became unreachable, and that both its length
 //! and its bytes are bounded: the bounds limit the memory that readers hold back.
 
-use super::super::bag::Bag;
+use super::super::bag::{Bag, Weight};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 use super::super::nest;
 use super::super::slotted::Slotted;
@@ -79,7 +79,7 @@ impl<T: Slotted> SharedSlab<T> {
             let links = unsafe { T::links(object) };
             // SAFETY: the caller owns the object and passes it to the bag.
             unsafe { thread_cache.open.push(T::LAYOUT, links, weight) };
-            bytes += u64::from(weight);
+            bytes += weight.unpack();
         }
         thread_cache.open_bytes += bytes;
         // Without a destructor the bytes are subtracted when the bag's readers have left, and not
@@ -130,12 +130,12 @@ impl<T: Slotted> SharedSlab<T> {
     /// The object was allocated by the slab of `shared`, and there is no handle to it any more;
     /// `here` is a thread cache of that slab, and is closed. No lock is held.
     #[cold]
-    unsafe fn retire_closed(shared: *const Self, here: *const Mutex<ThreadCache>, object: NonNull<T>, weight: u32) {
+    unsafe fn retire_closed(shared: *const Self, here: *const Mutex<ThreadCache>, object: NonNull<T>, weight: Weight) {
         // SAFETY: the object is not dropped yet (this function's clause).
         let links = unsafe { T::links(object) };
         if core::mem::needs_drop::<T>() {
             // SAFETY: a slab's shared part exists while one of its slots is not free.
-            unsafe { &*shared }.add_retired(i64::from(weight));
+            unsafe { &*shared }.add_retired(weight.unpack() as i64);
         }
         let mut one = Bag::new();
         // SAFETY: the caller owns the object and passes it to the bag.
@@ -161,22 +161,20 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
-    /// Returns the weights of objects, each at most 4 GiB; the size of a slot for an object whose
-    /// weigher panics.
+    /// Returns the weights of objects; the size of a slot for an object whose weigher panics.
     ///
     /// # Safety
     ///
     /// The objects are live.
     #[inline]
-    unsafe fn weigh(&self, objects: &[NonNull<T>]) -> [u32; RETIRE_MAX] {
-        let mut weights = [size_of::<T>() as u32; RETIRE_MAX];
+    unsafe fn weigh(&self, objects: &[NonNull<T>]) -> [Weight; RETIRE_MAX] {
+        let mut weights = [Weight::pack(size_of::<T>() as u64); RETIRE_MAX];
         let mut left = objects.iter().zip(&mut weights);
         // Repeated only after a panic: each call weighs all objects that are left.
         while unwind::caught(|| {
             for (object, weight) in left.by_ref() {
                 // SAFETY: the object is live (this function's clause).
-                let bytes = unsafe { object.as_ref() }.weight();
-                *weight = u32::try_from(bytes).unwrap_or(u32::MAX);
+                *weight = Weight::pack(unsafe { object.as_ref() }.weight());
             }
         })
         .is_none()

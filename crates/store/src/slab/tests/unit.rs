@@ -7,6 +7,7 @@
 //! A change must ensure that no test relies on the moment at which a grace period ends.
 
 use super::thing::{eventually, shared, thing, Thing};
+use crate::slab::bag::Weight;
 use crate::slab::thread_cache::ThreadCache;
 use crate::slab::{RetiredBytes, Slab, Slot, SlotState};
 use crate::sync::Mutex;
@@ -303,7 +304,7 @@ fn objects_are_prefetched_in_the_order_of_their_drops() {
     let pop = |thread_cache: &mut ThreadCache| {
         let links = thread_cache.ready.pop(layout).unwrap();
         // SAFETY: the links came from a bag, and return to one.
-        unsafe { thread_cache.open.push(layout, links, 0) };
+        unsafe { thread_cache.open.push(layout, links, Weight::pack(0)) };
         links
     };
     let _first = pop(&mut thread_cache);
