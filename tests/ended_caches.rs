@@ -274,3 +274,67 @@ fn a_functions_panic_does_not_keep_the_caches_group() {
     assert_eq!((usage(&runtime), runtime.root().children().len()), (ByteSize::ZERO, 0));
     wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
 }
+
+/// A value whose drop counts, and waits for the other thread after half of the values.
+struct Halts(Arc<Halt>);
+
+struct Halt {
+    dropped: AtomicUsize,
+    at: usize,
+    blocks: Blocks,
+}
+
+impl Drop for Halts {
+    fn drop(&mut self) {
+        if self.0.dropped.fetch_add(1, Ordering::Relaxed) + 1 == self.0.at {
+            let _sent = self.0.blocks.begins.send(());
+            let _ended = self.0.blocks.until.lock().unwrap().recv();
+        }
+    }
+}
+
+/// The cache is dropped on its thread, or by the housekeeper.
+#[test]
+fn the_entries_of_a_dropped_cache_are_retired_until_they_are_dropped() {
+    for entries in [1_000, MANY] {
+        let (runtime, ((begins, begun), (unblock, until))) = (runtime(ByteSize::mib(64)), (channel(), channel()));
+        let blocks = Blocks { begins, until: Mutex::new(until) };
+        let halt = Arc::new(Halt { dropped: AtomicUsize::new(0), at: entries as usize / 2, blocks });
+        let cache = Cache::<u64, Arc<Halts>>::builder(&runtime).weigher(|_, _| ByteSize::kib(1)).build().unwrap();
+        (0..entries).for_each(|key| drop(cache.insert(key, Arc::new(Halts(Arc::clone(&halt)))).unwrap()));
+        let bytes = cache.stats().bytes.get();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(cache));
+            begun.recv_timeout(Duration::from_secs(60)).expect("half of the values are dropped");
+            let (retired, usage) = (runtime.stats().retired.get(), usage(&runtime));
+            drop(unblock);
+            assert_eq!(usage, ByteSize::ZERO, "{entries} entries");
+            assert!(retired.abs_diff(bytes / 2) < bytes / 64, "{retired} of {bytes} bytes in {entries} entries");
+        });
+        wait_until(|| runtime.stats().retired == ByteSize::ZERO);
+    }
+}
+
+#[test]
+fn a_dropped_cache_and_new_entries_are_within_the_bound_together() {
+    struct Slow(Arc<AtomicUsize>);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            thread::sleep(Duration::from_micros(10));
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    const SIZE: ByteSize = ByteSize::kib(3);
+    // An insert may wait for the housekeeper for as long as that takes.
+    let builder = Runtime::builder().budget(ByteSize::mib(32)).direct_time_max(Duration::from_secs(60));
+    let (runtime, live) = (builder.build().unwrap(), Arc::new(AtomicUsize::new(MANY as usize)));
+    let ended = Cache::<u64, Arc<Slow>>::builder(&runtime).weigher(|_, _| SIZE).build().unwrap();
+    (0..MANY).for_each(|key| drop(ended.insert(key, Arc::new(Slow(Arc::clone(&live)))).unwrap()));
+    drop(ended);
+    let next = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| SIZE).build().unwrap();
+    for key in 0..MANY {
+        assert!(next.insert(key, key).is_ok());
+        let all = runtime.root().usage() + ByteSize::new(live.load(Ordering::Relaxed) as u64 * SIZE.get());
+        assert!(all <= ByteSize::mib(48), "{all:#} after {key} inserts: budget and allowance");
+    }
+}

@@ -105,7 +105,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Notifies the housekeeper.
     pub(super) notifier: Notifier,
     /// Whether the cache has ended and left its records to the housekeeper: their bytes are
-    /// uncharged, and counted as retired until their drop begins.
+    /// uncharged, and counted as retired.
     pub(super) is_left: bool,
     /// The cache's id as a shrinker, by which its metrics are labelled.
     #[cfg(feature = "metrics")]
@@ -542,25 +542,24 @@ pub(super) fn cause_of<K, V>(record: &Record<K, V>) -> RemovalCause {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Uncharges all records, one part of the index at a time, as a pinned thread delays
-    /// reclamation in all caches of the process. The records are dropped with the lists, after the
-    /// index.
+    /// Uncharges all records, and counts them as retired until each is dropped: one part of the
+    /// index at a time, as a pinned thread delays reclamation in all caches of the process. The
+    /// records are dropped with the lists, after the index.
     fn drop(&mut self) {
         self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
         if self.is_left {
-            // While they are dropped, the records count nowhere, as those of a small cache.
-            let bytes = self.counters.exact_bytes().get();
-            // Wraps, as the counter does: without a budget it may be any number.
-            self.notifier.retired().count().add((bytes as i64).wrapping_neg());
             return;
         }
         let mut at = Cursor::new();
         while !at.is_done() {
+            let mut bytes = ByteSize::ZERO;
             self.index.visit(&mut at, &pin(), |record| {
                 if let Some(memcg) = self.queues.owner(record) {
                     memcg.uncharge(self.end_charge(record, record.charge(), &memcg));
                 }
+                bytes = bytes.saturating_add(record.retired_bytes());
             });
+            self.index.slab().count_all(bytes);
         }
     }
 }

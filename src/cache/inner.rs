@@ -93,7 +93,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
         }
         let bytes = core.counters.exact_bytes();
         self.group.uncharge(bytes);
-        self.runtime.retired().count().add(bytes.get() as i64);
+        core.index.slab().count_all(bytes);
         core.is_left = true;
         let functions = core.functions.take();
         self.leftover.0 = Some(Arc::clone(&self.core));

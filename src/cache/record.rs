@@ -253,7 +253,7 @@ impl<K, V> Record<K, V> {
 
     /// Returns the bytes of the record that count as retired until it is dropped: a value that
     /// outlives the record is still charged, so its bytes are not included.
-    fn retired_bytes(&self) -> ByteSize {
+    pub(super) fn retired_bytes(&self) -> ByteSize {
         match self.state.bits() & LEFT_CHARGE {
             0 => self.charge(),
             _ => self.own_bytes(),

@@ -58,7 +58,8 @@ use super::retired::Retired;
 /// [`Charged`](super::Charged) value of a cache with
 /// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values). When a cache is dropped,
 /// its retired entries are dropped at once, since no reader can have them, or with the entries that
-/// it leaves to the housekeeper.
+/// it leaves to the housekeeper. Its other entries count as retired, too, until each is dropped: an
+/// insert waits for them as for those of readers, and may be refused if their `Drop` is slow.
 ///
 /// # Threads
 ///
@@ -122,7 +123,8 @@ pub struct RuntimeStats {
     /// The effective budget: less than the configured one under memory pressure, or if the limit of
     /// the control group is lower.
     pub budget: ByteSize,
-    /// Bytes of entries that were removed and are not dropped yet, in addition to the usage.
+    /// Bytes of entries that were removed, or left by a dropped cache, and are not dropped yet, in
+    /// addition to the usage.
     ///
     /// Removed entries are dropped in batches, so some bytes are normal; a number that stays near a
     /// quarter of the budget means that a reader (a [`Pinned`](crate::cache::Pinned), an iterator)

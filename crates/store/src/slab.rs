@@ -239,6 +239,16 @@ impl<T: Slotted> Slab<T> {
         self.shared().map_or(0, |shared| shared.drop_ready(objects))
     }
 
+    /// Counts objects that have a handle as retired, `bytes` of [weight](Slotted::weight) in all,
+    /// because the slab is about to be dropped and then their handles: the drop of each object
+    /// subtracts its weight, and the last one the rest, if `bytes` is another sum. Several calls
+    /// add up.
+    pub fn count_all(&self, bytes: ByteSize) {
+        if let Some(shared) = self.shared() {
+            shared.count_all(bytes.get());
+        }
+    }
+
     /// Returns the [weight](Slotted::weight) of the objects that are retired and not yet dropped,
     /// with the precision of [`RetiredBytes`].
     pub fn waiting(&self) -> ByteSize {

@@ -33,6 +33,12 @@ impl RetiredBytes {
         ByteSize::of_wrapped_sum(self.0.load(Ordering::Relaxed))
     }
 
+    /// Returns the sum, which is negative while removals were reported first.
+    pub(super) fn sum(&self) -> i64 {
+        // Relaxed: as in `get`.
+        self.0.load(Ordering::Relaxed) as i64
+    }
+
     /// Adds `more` bytes, or subtracts if `more` is negative. Also for an owner that delays the
     /// freeing of objects outside of a slab; it later subtracts as much as it has added.
     pub fn add(&self, more: i64) {

@@ -48,6 +48,8 @@ pub(crate) struct SharedSlab<T: Slotted> {
     mixed: AtomicBool,
     /// True while chunks are being evacuated.
     compacting: AtomicBool,
+    /// True once the owner has counted the objects that have a handle as retired, before its drop.
+    has_counted_all: AtomicBool,
     /// Panics of objects' drops.
     pub(super) drop_panics: AtomicU64,
     objects: PhantomData<T>,
@@ -70,6 +72,7 @@ impl<T: Slotted> SharedSlab<T> {
             total,
             mixed: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
+            has_counted_all: AtomicBool::new(false),
             drop_panics: AtomicU64::new(0),
             objects: PhantomData,
             #[cfg(lowwater_loom)]
@@ -243,6 +246,15 @@ impl<T: Slotted> SharedSlab<T> {
         }
     }
 
+    /// Counts `bytes` of objects that have a handle as retired: from the slab's close on, each of
+    /// them subtracts its weight when it is dropped.
+    pub(super) fn count_all(&self, bytes: u64) {
+        // Relaxed: read after the close, under the lock of a thread cache, which the close takes
+        // after this store.
+        self.has_counted_all.store(true, Ordering::Relaxed);
+        self.add_retired(bytes as i64);
+    }
+
     /// Returns the bytes of the slab's memory.
     pub(super) fn footprint(&self) -> usize {
         size_of::<Self>() + self.thread_caches.footprint() + self.pool.lock().footprint()
@@ -275,5 +287,14 @@ impl<T: Slotted> SharedSlab<T> {
 
     pub(super) fn assert_valid(&self) {
         self.pool.lock().assert_valid();
+    }
+}
+
+impl<T: Slotted> Drop for SharedSlab<T> {
+    /// Subtracts the rest, if the owner has counted other bytes than those of its objects.
+    fn drop(&mut self) {
+        if let Some(total) = &self.total {
+            total.add(self.waiting.sum().wrapping_neg());
+        }
     }
 }

@@ -133,10 +133,14 @@ impl<T: Slotted> SharedSlab<T> {
     unsafe fn retire_closed(shared: *const Self, here: *const Mutex<ThreadCache>, object: NonNull<T>, weight: Weight) {
         // SAFETY: the object is not dropped yet (this function's clause).
         let links = unsafe { T::links(object) };
-        if core::mem::needs_drop::<T>() {
-            // SAFETY: a slab's shared part exists while one of its slots is not free.
-            unsafe { &*shared }.add_retired(weight.unpack() as i64);
-        }
+        // SAFETY: a slab's shared part exists while one of its slots is not free.
+        let this = unsafe { &*shared };
+        let bytes = weight.unpack() as i64;
+        // The drop of an object with a destructor subtracts its weight.
+        let subtracted = if core::mem::needs_drop::<T>() { bytes } else { 0 };
+        // Relaxed: see `count_all`.
+        let counted = if this.has_counted_all.load(Ordering::Relaxed) { bytes } else { 0 };
+        this.add_retired(subtracted - counted);
         let mut one = Bag::new();
         // SAFETY: the caller owns the object and passes it to the bag.
         unsafe { one.push(T::LAYOUT, links, weight) };
