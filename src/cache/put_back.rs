@@ -1,8 +1,11 @@
 //! Records that a walk has isolated to evict them, and that are not found in the index.
 //!
 //! The key's hash panics now, has panicked while the index grew, or has changed since the insert;
-//! or the insert is not complete yet. A change must ensure that a record that stays in the index is
-//! on a list again, and that each other one is uncharged once.
+//! or the insert is not complete yet. A record whose key cannot be hashed now is put back without a
+//! search of the index: there may be many such records, and each walk meets them.
+//!
+//! A change must ensure that a record that stays in the index is on a list again, and that each
+//! other one is uncharged once.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -51,37 +54,23 @@ where
     /// no memory for the list.
     pub(super) fn put_back(&self, handle: Handle<K, V>, cause: RemovalCause, memcg: &Memcg) -> Option<ByteSize> {
         let (node, guard) = (handle.node(), pin());
-        let mut record = self.index.borrow(&handle, &guard);
-        // Its insert is about to end, or another one has moved it to another segment.
-        while record.is_none() && handle.is_indexed() {
-            std::thread::yield_now();
-            record = self.index.borrow(&handle, &guard);
-        }
-        let is_indexed = record.is_some_and(Record::is_indexed);
-        let handle = match (record, is_indexed) {
-            (Some(record), true) if self.is_hidden(record, &guard) => {
-                let _or_another_thread = self.remove_from_index_anywhere(record, cause, &guard);
-                Some(handle)
-            }
-            (Some(record), true) => match self.queues.add(handle, memcg, node, &guard) {
-                Ok(()) => {
-                    // A thread that unlinked the record before it was back on its list left the
-                    // handle to this thread; a thread that unlinks it from here on finds it on the
-                    // list.
-                    let is_indexed = record.is_indexed();
-                    let handle = (!is_indexed).then(|| self.queues.del(record)).flatten();
-                    handle.map(|(handle, _)| handle)
-                }
+        let handle = if self.is_hidden(&handle, &guard) {
+            let _or_another_thread = self.remove_from_index_anywhere(&handle, cause, &guard);
+            handle
+        } else {
+            // Another thread that unlinks the record finds it on the list, or leaves the handle to
+            // this thread: then the record is in the index no more.
+            let lists = self.queues.lists(handle.queue());
+            match lists.add_if(handle, memcg, node, &guard, Record::is_indexed) {
+                Ok(taken) => taken?,
                 Err(error) => {
                     let handle = error.into_handle();
-                    let _somebody_else = self.remove_from_index_anywhere(record, cause, &guard);
-                    Some(handle)
+                    let _or_another_thread = self.remove_from_index_anywhere(&handle, cause, &guard);
+                    handle
                 }
-            },
-            _ => Some(handle),
+            }
         };
         drop(guard);
-        let handle = handle?;
         let freed = self.end_charge(&handle, handle.charge(), memcg);
         self.finish_removal(handle);
         Some(freed)

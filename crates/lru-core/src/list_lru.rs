@@ -64,6 +64,7 @@ pub mod baseline;
 mod batch;
 mod chain;
 mod chain_links;
+mod conditional_add;
 mod cursor;
 mod isolate;
 mod key;
@@ -169,6 +170,14 @@ pub enum AddError<H> {
 }
 
 impl<H> AddError<H> {
+    fn of(refused: Refused, item: H) -> Self {
+        match refused {
+            Refused::Linked => Self::Linked(item),
+            Refused::NoMemory => Self::NoMemory(item),
+            Refused::Full => Self::Full(item),
+        }
+    }
+
     /// Returns the handle of the item that was not added, whatever the reason.
     pub fn into_handle(self) -> H {
         match self {
@@ -271,12 +280,7 @@ impl<T: Linked> ListLru<T> {
         };
         added.map_err(|refused| {
             // SAFETY: `into_raw` returned this pointer above, and the list did not take ownership.
-            let item = unsafe { T::Handle::from_raw(object) };
-            match refused {
-                Refused::Linked => AddError::Linked(item),
-                Refused::NoMemory => AddError::NoMemory(item),
-                Refused::Full => AddError::Full(item),
-            }
+            AddError::of(refused, unsafe { T::Handle::from_raw(object) })
         })
     }
 

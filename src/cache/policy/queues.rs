@@ -152,7 +152,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    fn lists(&self, queue: Queue) -> &ListLru<Record<K, V>> {
+    pub(crate) fn lists(&self, queue: Queue) -> &ListLru<Record<K, V>> {
         match queue {
             Queue::Probation => &self.probation,
             Queue::Main => &self.main,

@@ -45,7 +45,7 @@ impl RawListLru {
             match one.try_lock(guard) {
                 Some(list) if !list.is_dead() => {
                     // SAFETY: both are this function's clause.
-                    return unsafe { self.add_to::<UNIQUE>(list, object, layout) };
+                    return unsafe { self.add_to::<UNIQUE>(list, object, layout) }.map(drop);
                 }
                 Some(_dead) => {}
                 None => missed = true,
@@ -79,11 +79,36 @@ impl RawListLru {
         }
         let layout = list.layout();
         // SAFETY: the caller owns the object (this function's clause); the layout is the list's.
-        unsafe { self.add_to::<UNIQUE>(list, object, layout) }
+        unsafe { self.add_to::<UNIQUE>(list, object, layout) }.map(drop)
     }
 
-    /// Adds an object to a locked list, and reports the list if it was empty. `layout` is a
-    /// constant, where the caller knows the type of the object.
+    /// Adds an object as [`add`](Self::add) does, and takes it off again if `stays` returns false,
+    /// which is called once the object is on the list, under the list's lock. Returns the reference
+    /// by which the object was pushed if it was taken off.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the object.
+    pub(in super::super) unsafe fn add_if<const UNIQUE: bool>(
+        &self,
+        object: LinkNode,
+        (memcg, node): (&Memcg, NodeId),
+        guard: &Guard,
+        stays: impl FnOnce() -> bool,
+    ) -> Result<Option<LinkRef>, Refused> {
+        // SAFETY: the caller owns the object, so it is live.
+        let list = self.lock_to_add(Some(unsafe { object.at.as_ref() }), memcg, node, false, guard)?;
+        let layout = list.layout();
+        // SAFETY: the caller owns the object (this function's clause); the layout is the list's.
+        let list = unsafe { self.add_to::<UNIQUE>(list, object, layout) }?;
+        match stays() {
+            true => Ok(None),
+            false => Ok(Some(self.take_off(list, object.at, guard))),
+        }
+    }
+
+    /// Adds an object to a locked list, and reports the list if it was empty. Returns the list,
+    /// still locked. `layout` is a constant, where the caller knows the type of the object.
     ///
     /// # Safety
     ///
@@ -91,12 +116,12 @@ impl RawListLru {
     // `inline(always)`: as a call, `list` would be passed in memory, and the lock word be reloaded
     // before it is written, which costs more than all the rest.
     #[inline(always)]
-    unsafe fn add_to<const UNIQUE: bool>(
+    unsafe fn add_to<'a, const UNIQUE: bool>(
         &self,
-        mut list: LockedList<'_>,
+        mut list: LockedList<'a>,
         object: LinkNode,
         layout: &'static LinkLayout,
-    ) -> Result<(), Refused> {
+    ) -> Result<LockedList<'a>, Refused> {
         // SAFETY: the caller owns the object, so it is live.
         let hook = unsafe { object.at.as_ref() };
         if !hook.claim(list.one().as_home(), UNIQUE) {
@@ -110,7 +135,7 @@ impl RawListLru {
         // the object from here on. `layout` is the list's (this function's clause).
         list.with_list(|l, _| unsafe { l.push_back(layout, object) });
         self.announce(first, &list);
-        Ok(())
+        Ok(list)
     }
 
     /// Injects the bug of R3, which Linux had from 4.19 to 7.1: reports the group that was passed,
