@@ -144,6 +144,35 @@ fn a_scan_costs_the_other_caches_at_most_a_point() {
     assert!(two_of_three(is_cheap), "see the output");
 }
 
+/// Returns the number of entries, of 80,000, that a cache in use holds beside one that loops over
+/// `keys` keys, of which 2,000 would fit in the budget.
+fn entries_beside_a_loop(keys: u64) -> usize {
+    let runtime = runtime();
+    let used = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::new(200)).build().unwrap();
+    let loops = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::kib(16)).build().unwrap();
+    for key in 0..80_000 {
+        ask(&used, key);
+    }
+    let mut random = Random(3);
+    for n in 0..keys * 4 {
+        ask(&loops, n % keys);
+        if n % 4 == 0 {
+            ask(&used, random.below(80_000));
+        }
+    }
+    println!("{} entries beside {} of a loop over {keys}", used.len(), loops.len());
+    used.len()
+}
+
+/// The table keeps ghosts for longer than a round of their clock, of 2^15 evictions.
+#[test]
+fn a_loop_longer_than_a_round_of_the_ghosts_clock_takes_no_memory_in_use() {
+    for keys in [60_000, 32_768 + 1_200] {
+        let is_kept = || entries_beside_a_loop(keys) > 60_000;
+        assert!(two_of_three(is_kept), "{keys} keys: see the output");
+    }
+}
+
 /// A user's own LRU cache: as a shrinker it reports its number of entries, but no ghost hits.
 struct Foreign {
     cache: Mutex<lru::LruCache<u64, ()>>,

@@ -13,15 +13,19 @@
 //!     slot    tag 16 bits | queue 1 | time 15   all zero: empty
 //! ```
 //!
-//! The tag is a part of the key's hash. The time is that of the eviction on the clock of the key's
-//! tenant, which decides for how long the ghost counts. It has 15 bits, which is enough for a
-//! tenant with a thousandth of the budget to distinguish its own ghosts' times. A full bucket
-//! overwrites its oldest ghost. Buckets of eight slots overwrite later than buckets of four, so two
-//! slots per entry are enough. One new key in 8,000 finds its tag in a full bucket by chance: a
-//! false ghost hit. Three slots of 21 bits in a word were rejected: they keep more ghosts, but with
-//! a tag of 12 bits one scanned key in 340 is a false ghost hit; in one group beside a scan, the
-//! hit ratio of the quiet tenants was 16.8 instead of 27.7 %. A bucket is half a cache line and
-//! aligned to its size, so it never spans two lines.
+//! The time is that of the eviction on the clock of the key's tenant, which decides for how long
+//! the ghost counts. A slot has its low 15 bits, which is enough for a tenant with a thousandth of
+//! the budget to distinguish its own ghosts' times. The tag is a part of the key's hash, mixed with
+//! the other bits of the time, the era. A lookup knows the era that a slot of its tenant must be
+//! of: a stored time up to the present one is of this era, a later one of the era before. So a
+//! ghost is not found when the clock has gone round ([`TIMES`]): it would look young.
+//!
+//! A full bucket overwrites its oldest ghost. Buckets of eight slots overwrite later than buckets
+//! of four, so two slots per entry are enough. One new key in 8,000 finds its tag in a full bucket
+//! by chance: a false ghost hit. Three slots of 21 bits in a word were rejected: they keep more
+//! ghosts, but with a tag of 12 bits one scanned key in 340 is a false ghost hit; in one group
+//! beside a scan, the hit ratio of the quiet tenants was 16.8 instead of 27.7 %. A bucket is half a
+//! cache line and aligned to its size, so it never spans two lines.
 //!
 //! The table is allocated at the first eviction. Its size follows the number of entries in all
 //! caches, up and down, and each entry is charged for its part of the table ([`BYTES_PER_ENTRY`]):
@@ -67,7 +71,8 @@ const BUCKETS_MIN: usize = 32;
 /// that evicts a batch (`BATCH_MAX` of the shrinker crate) records as many, and so returns one part
 /// and not several: a part may take 50 us, and interrupts other processors.
 const GHOSTS_PER_PART: u32 = 8;
-/// The number of different times of a ghost; the clock then starts again at 0.
+/// The number of different times that a slot can store. A ghost is found before as many ticks of
+/// its tenant's clock have passed.
 pub(crate) const TIMES: u32 = 1 << 15;
 
 /// An evicted entry.
@@ -75,7 +80,7 @@ pub(crate) const TIMES: u32 = 1 << 15;
 pub(crate) struct Ghost {
     /// Whether the entry was evicted from the main queue, and not from probation.
     pub(crate) is_main: bool,
-    /// The time of the eviction on the tenant's clock; less than [`TIMES`].
+    /// The time of the eviction, in ticks of the tenant's clock, wrapping.
     pub(crate) time: u32,
 }
 
@@ -228,10 +233,11 @@ impl Known<'_> {
         }
     }
 
-    /// Removes and returns the ghost of the key of this hash.
+    /// Removes and returns the ghost of the key of this hash, if it is of one of the last [`TIMES`]
+    /// ticks of the tenant's clock, which is at `now`.
     #[inline]
-    pub(crate) fn take(self, hash: u64) -> Option<Ghost> {
-        self.0?.bucket(hash).take(hash)
+    pub(crate) fn take(self, hash: u64, now: u32) -> Option<Ghost> {
+        self.0?.bucket(hash).take(hash, now)
     }
 
     /// Prefetches the bucket of a hash.
@@ -327,9 +333,9 @@ impl Bucket<'_> {
     /// Puts a ghost into the first slot and moves the other ghosts on by one slot, up to the first
     /// word with an empty slot. In a full bucket the last ghost is overwritten.
     fn remember(self, hash: u64, ghost: Ghost) {
-        // Relaxed, here and in `take`: no word depends on another one. Of two concurrent writers of
-        // a bucket, either may win; a lost ghost does no harm.
-        let mut moved = tag(hash) << TAG_SHIFT | pack(ghost);
+        // Relaxed, here and in both parts of `take`: no word depends on another one. Of two
+        // concurrent writers of a bucket, either may win; a lost ghost does no harm.
+        let mut moved = tag(hash, ghost.time) << TAG_SHIFT | pack(ghost);
         for (at, word) in self.0.iter().enumerate() {
             // The first touch of a page is a write. A read would map the system's zero page first,
             // and the write after the read would then interrupt all processors that may have cached
@@ -344,19 +350,36 @@ impl Bucket<'_> {
         }
     }
 
-    /// Removes and returns the ghost of this hash. The older ghost in the same word moves one slot
-    /// forward, so that the empty slot is at the end of the word.
-    fn take(self, hash: u64) -> Option<Ghost> {
-        // The tag, repeated in each slot.
-        let wanted = (tag(hash) << TAG_SHIFT) * (u64::MAX / SLOT_MASK);
+    /// Removes and returns the ghost of this hash.
+    fn take(self, hash: u64, now: u32) -> Option<Ghost> {
+        // The tag, repeated in each slot, and its bits that are the same in the era before: all but
+        // one, so that one comparison excludes almost every slot of another key.
+        let wanted = (tag(hash, now) << TAG_SHIFT) * (u64::MAX / SLOT_MASK);
+        let compared = TAG & !(changed_bit(now) << TAG_SHIFT);
+        let is_likely = self.0.iter().any(|word| {
+            let differs = word.load(Ordering::Relaxed) ^ wanted;
+            differs & compared == 0 || differs & compared << SLOT == 0
+        });
+        if is_likely {
+            self.take_likely(hash, now)
+        } else {
+            None
+        }
+    }
+
+    /// As [`take`](Self::take), by the tag of each slot's own era. The older ghost in the same word
+    /// moves one slot forward, so that the empty slot is at the end of the word.
+    #[inline(never)]
+    fn take_likely(self, hash: u64, now: u32) -> Option<Ghost> {
         for word in self.0 {
             let there = word.load(Ordering::Relaxed);
-            let differs = there ^ wanted;
             for at in (0..u64::BITS).step_by(SLOT as usize) {
-                if differs & TAG << at == 0 {
+                let slot = there >> at & SLOT_MASK;
+                let ghost = unpack(slot, now);
+                if slot >> TAG_SHIFT == tag(hash, ghost.time) {
                     let younger = there & ((1 << at) - 1);
                     word.store(younger | (there >> at >> SLOT) << at, Ordering::Relaxed);
-                    return Some(unpack(there >> at));
+                    return Some(ghost);
                 }
             }
         }
@@ -372,18 +395,30 @@ const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;
 
-/// Returns the tag of a hash: other bits than those that choose the bucket; never 0, which marks an
-/// empty slot.
-fn tag(hash: u64) -> u64 {
-    (hash >> (u64::BITS - SLOT + TAG_SHIFT)).max(1)
+/// Returns the tag of a hash in the era of this time: other bits of the hash than those that choose
+/// the bucket, mixed with the era; never 0, which marks an empty slot. The era is in Gray code, so
+/// that the tags of two consecutive eras differ in one bit (unless 1 stands for 0: the ghost of one
+/// hash in 65,536 is not found in the era after its own).
+fn tag(hash: u64, time: u32) -> u64 {
+    let era = (time / TIMES) as u16;
+    (hash >> (u64::BITS - SLOT + TAG_SHIFT) ^ u64::from(era ^ era >> 1)).max(1)
+}
+
+/// Returns the bit of a tag that differs in the era of this time and in the era before: the lowest
+/// one that is set in the era. If none is, the eras start again, and it is the highest.
+fn changed_bit(time: u32) -> u64 {
+    let era = (time / TIMES) as u16 | 1 << 15;
+    u64::from(era & era.wrapping_neg())
 }
 
 fn pack(ghost: Ghost) -> u64 {
     u64::from(ghost.time % TIMES) | if ghost.is_main { QUEUE } else { 0 }
 }
 
-fn unpack(slot: u64) -> Ghost {
-    Ghost { is_main: slot & QUEUE != 0, time: slot as u32 % TIMES }
+/// Returns the ghost in a slot, whose time is one of the last [`TIMES`] ticks at `now`.
+fn unpack(slot: u64, now: u32) -> Ghost {
+    let age = now.wrapping_sub(slot as u32) % TIMES;
+    Ghost { is_main: slot & QUEUE != 0, time: now.wrapping_sub(age) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! A change must ensure that evictions (which record ghosts) and inserts of entries (which look
 //! them up) use the same sample. Otherwise ghosts are recorded that no insert finds.
 
-use crate::runtime::{Ghost, GHOST_TIMES_MAX};
+use crate::runtime::Ghost;
 
 /// While a tenant scans, ghosts are recorded and looked up only for the keys of one hash in
 /// `SCANNING_ONE_IN`, a power of two (`is_sampled`).
@@ -41,10 +41,15 @@ impl GhostStamps {
     }
 }
 
-/// Returns the tick of a clock that counts evictions, with ticks of 2^`shift` evictions.
+/// The distance between the first ticks of clocks with ticks of different lengths, as a power of
+/// two: ghosts that were stamped before a change of the length are then not found, as if they were
+/// older than the table can tell.
+const FIRST_TICK_SHIFT: u32 = 26;
+
+/// Returns the tick of a clock that counts evictions, with ticks of 2^`shift` evictions; wrapping.
 #[inline]
 pub(super) fn ticks(clock: u32, shift: u32) -> u32 {
-    (clock >> shift) % GHOST_TIMES_MAX
+    (clock >> shift).wrapping_sub(shift << FIRST_TICK_SHIFT)
 }
 
 /// Returns whether the keys of this mixed hash have ghosts while the tenant scans.

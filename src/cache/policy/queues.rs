@@ -204,7 +204,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     ) -> bool {
         tenant.note_insert();
         let Some(SoughtGhost { hash, weight }) = sought else { return false };
-        match ghosts.take(hash) {
+        match ghosts.take(hash, tenant.now()) {
             Some(ghost) => self.found_ghost(ghost, weight, memcg, tenant, cost),
             None => false,
         }

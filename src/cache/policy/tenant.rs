@@ -55,8 +55,8 @@ const RECENT_TIMES: u32 = 4;
 const RECENT_EVICTIONS_MAX: u32 = 256;
 /// Each eviction batch moves the mean charge by 1 / `MEAN_OF` of the distance to its own.
 const MEAN_OF: u32 = 8;
-/// The ghost's clock is coarse enough that it does not wrap within this multiple of the tenant's
-/// records, in evictions.
+/// The ghosts' clock is coarse enough that ghosts are found until this multiple of the tenant's
+/// records is evicted.
 const GHOST_TIMES: u64 = 4;
 /// A ghost is near if its age is at most 1 / `NEAR_PARTS` of the tenant's records, in evictions.
 const NEAR_PARTS: u64 = 10;
@@ -182,7 +182,7 @@ impl Tenant {
     pub(crate) fn ghost_hit(&self, ghost: Ghost, weight: u32, learns: bool) -> GhostHit {
         let queue = if ghost.is_main { Queue::Main } else { Queue::Probation };
         let clock = self.evictions.load(Ordering::Relaxed);
-        let evictions = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
+        let evictions = u64::from(ticks(clock, self.shift()).wrapping_sub(ghost.time)) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed));
         if clock == 0 {
             // A tenant without evictions has no ghosts. (Or its clock wraps: one hit is lost.)
@@ -351,10 +351,10 @@ impl Tenant {
         let _updated = self.lap_bits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Sets the length of a tick so that the ghosts' clock does not wrap within the age of the
-    /// oldest ghost that counts, and is not much coarser than that.
+    /// Sets the length of a tick so that the oldest ghost that counts is found, and is not dated
+    /// much coarser than that.
     ///
-    /// A change misdates the existing ghosts. Changes are rare: the length grows when the tenant
+    /// After a change the existing ghosts are not found. Changes are rare: the length grows when the tenant
     /// has become twice as large, and shrinks only when it is too long by a factor of four.
     fn fit_clock(&self, entries: u64, reach: u64) {
         let span = (entries.max(SIZE_MIN) * GHOST_TIMES * 2).max(reach.saturating_mul(2));
@@ -370,9 +370,10 @@ impl Tenant {
         u32::from(self.shift.load(Ordering::Relaxed))
     }
 
-    /// Converts a time in evictions to ticks.
-    fn ticks(&self, clock: u32) -> u32 {
-        ticks(clock, self.shift())
+    /// Returns the present time of the ghosts' clock, in ticks.
+    #[inline]
+    pub(crate) fn now(&self) -> u32 {
+        ticks(self.evictions.load(Ordering::Relaxed), self.shift())
     }
 
     /// Returns the number of groups of this id that have ended, wrapping. The groups of an id thus

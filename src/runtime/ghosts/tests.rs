@@ -32,8 +32,11 @@ fn remember(ghosts: &Ghosts, len: usize, hash: u64, ghost: Ghost) {
 }
 
 fn take(ghosts: &Ghosts, hash: u64) -> Option<Ghost> {
-    ghosts.known(&pin()).take(hash)
+    ghosts.known(&pin()).take(hash, NOW)
 }
+
+/// The time of lookups: the last one at which a ghost of time 0 is found.
+const NOW: u32 = TIMES - 1;
 
 /// Returns a ghost of an entry that left probation at this time.
 fn left(time: u32) -> Ghost {
@@ -72,9 +75,9 @@ fn a_free_slot_is_used_before_a_ghost_is_overwritten() {
         let words = Default::default();
         let bucket = Bucket(&words);
         (1..=8).for_each(|n| bucket.remember(key(n), left(n as u32)));
-        assert_eq!(bucket.take(key(gone)), Some(left(gone as u32)));
+        assert_eq!(bucket.take(key(gone), NOW), Some(left(gone as u32)));
         bucket.remember(key(9), left(9));
-        let known: Vec<_> = (1..=9).filter(|&n| bucket.take(key(n)) == Some(left(n as u32))).collect();
+        let known: Vec<_> = (1..=9).filter(|&n| bucket.take(key(n), NOW) == Some(left(n as u32))).collect();
         assert_eq!(known, (1..=9).filter(|&n| n != gone).collect::<Vec<_>>());
     }
 }
@@ -99,6 +102,43 @@ fn false_ghost_hits_are_rare() {
     (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
     let found = (50_000..150_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
     assert!(found < 30, "{found} of 100,000, where 12 would be chance");
+}
+
+#[test]
+fn false_ghost_hits_are_rare_among_ghosts_of_many_eras() {
+    let ghosts = Ghosts::default();
+    for step in [TIMES / 4_000, TIMES / 3, TIMES, TIMES * 5] {
+        (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left((n as u32).wrapping_mul(step))));
+        let now = step.wrapping_mul(50_000);
+        let found = (50_000..150_000).filter(|&n| ghosts.known(&pin()).take(hash(n), now).is_some()).count();
+        assert!(found < 30, "{found} of 100,000, where 12 would be chance");
+    }
+}
+
+#[test]
+fn a_ghost_is_not_found_when_the_clock_has_gone_round() {
+    let words = Default::default();
+    let bucket = Bucket(&words);
+    // No tag is 0 in one of these eras, for which 1 stands.
+    for hash in (0..64).map(|tag| (1 << 14 | tag) << 48) {
+        for time in [0, 1, TIMES - 1, TIMES, 5 * TIMES + 77, u32::MAX - TIMES, u32::MAX - 9, u32::MAX] {
+            let found_after = |ticks: u32| {
+                bucket.remember(hash, left(time));
+                let found = bucket.take(hash, time.wrapping_add(ticks));
+                words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                found
+            };
+            for ticks in [0, 1, 9, TIMES / 2, TIMES - 1] {
+                assert_eq!(found_after(ticks), Some(left(time)), "{ticks} after {time}");
+            }
+            for ticks in [0, 1, 9, TIMES / 2, TIMES - 1] {
+                for rounds in 1..50 {
+                    assert_eq!(found_after(ticks + rounds * TIMES), None, "{rounds} rounds after {time}");
+                }
+            }
+            assert_eq!(found_after(1_u32.wrapping_neg()), None, "by a clock that has lost an update");
+        }
+    }
 }
 
 /// Two threads record ghosts and take them, while a third drops the table, so that each thread

@@ -313,7 +313,19 @@ fn a_tick_is_as_short_as_the_oldest_ghost_allows() {
     assert_eq!(shift(&tenant, 0, u64::MAX), SHIFT_MAX);
     let tenant = Tenant::default();
     let last = (0..513).filter_map(|_| tenant.on_evict(HASH, Queue::Main, 1 << 20, 0)).last();
-    assert_eq!(last.map(|ghost| ghost.time), Some(2), "512 evictions before it, 256 to the tick");
+    let first = ticks(0, 8);
+    assert_eq!(last.map(|ghost| ghost.time - first), Some(2), "512 evictions before it, 256 to the tick");
+}
+
+/// Ticks of another length have other numbers, however often the clock has gone round.
+#[test]
+fn a_ghost_of_another_length_of_ticks_is_no_hit() {
+    for clock in [0, 1 << 12, 1 << 20, 1 << 27, u32::MAX / 2, u32::MAX] {
+        for (before, after) in (0..SHIFT_MAX).map(|shift| (shift, shift + 1)) {
+            let apart = ticks(clock, after).wrapping_sub(ticks(clock, before));
+            assert!(apart.min(apart.wrapping_neg()) > 1 << 18, "{apart} ticks from 2^{before}, {clock}");
+        }
+    }
 }
 
 #[test]
