@@ -74,6 +74,6 @@ pub(crate) use manual_clock::FollowsClock;
 pub use manual_clock::ManualClock;
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
-pub(crate) use retired::{Known, Retires};
+pub(crate) use retired::{smallest_limit, Known, Retires};
 pub(crate) use sweep_progress::SweepProgress;
 pub use tenant_groups::{TenantError, TenantGroups, TenantGroupsBuilder};

@@ -30,7 +30,7 @@ use lowwater_shrinker::{Reclaim, Work};
 use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
-use crate::runtime::{Known, SweepProgress};
+use crate::runtime::{smallest_limit, Known, SweepProgress};
 
 /// Batches that one insert evicts. More than one, to catch up with inserts that have found no
 /// victim.
@@ -248,12 +248,6 @@ where
 /// O(depth).
 fn may_fit(group: &Memcg, bytes: ByteSize) -> bool {
     std::iter::successors(Some(group), |memcg| memcg.parent()).all(|memcg| bytes <= memcg.max())
-}
-
-/// Returns the smallest `max` or `high` of `group` and its ancestors. O(depth).
-fn smallest_limit(group: &Memcg) -> ByteSize {
-    let chain = std::iter::successors(Some(group), |memcg| memcg.parent());
-    chain.fold(ByteSize::MAX, |limit, memcg| limit.min(memcg.max()).min(memcg.high()))
 }
 
 /// Returns the stock that a charge of `bytes` may add near `limit`, in a tree with `slots` stocks:

@@ -141,11 +141,10 @@ impl Retired {
         }
     }
 
-    /// Returns the most that a group may hold: the smallest `max` of it and its ancestors, or the
-    /// runtime's usage if none of them has one. O(depth).
+    /// Returns the most that a group may hold: its [`smallest_limit`], or the runtime's usage if
+    /// there is none. O(depth).
     pub(crate) fn bound_of(&self, memcg: &Memcg) -> ByteSize {
-        let groups = std::iter::successors(memcg.parent(), |memcg| memcg.parent());
-        match groups.fold(memcg.max(), |least, memcg| least.min(memcg.max())) {
+        match smallest_limit(memcg) {
             ByteSize::MAX => self.root.usage(),
             bound => bound,
         }
@@ -261,6 +260,12 @@ impl Retired {
             allowance => ByteSize::new(allowance.get() / LOW_PARTS),
         }
     }
+}
+
+/// Returns the smallest `max` or `high` of a group and its ancestors. O(depth).
+pub(crate) fn smallest_limit(memcg: &Memcg) -> ByteSize {
+    let groups = std::iter::successors(Some(memcg), |memcg| memcg.parent());
+    groups.fold(ByteSize::MAX, |least, memcg| least.min(memcg.max()).min(memcg.high()))
 }
 
 #[cfg(test)]

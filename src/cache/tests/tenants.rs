@@ -485,15 +485,14 @@ fn a_cache_does_not_match_the_ghosts_of_an_ended_one_of_its_id() {
     assert_eq!(sought.len(), 4);
 }
 
-/// Returns the binary logarithm of the ticks, in evictions, by which the ghosts of a group with
-/// this `max` are dated, below a budget of 64 GiB.
-fn ticks_below_a_max(max: ByteSize, parents_max: ByteSize) -> u32 {
+/// Returns the binary logarithm of the ticks, in evictions, by which the ghosts of a group are
+/// dated, below a budget of 64 GiB. `limit` sets limits of the group and of its parent.
+fn ticks_below(limit: impl Fn(&Memcg, &Memcg)) -> u32 {
     let runtime =
         Runtime::builder().budget(ByteSize::gib(64)).direct_time_max(Duration::from_secs(60)).build().unwrap();
     let parent = runtime.group("parent").unwrap();
-    parent.set_max(parents_max);
     let group = runtime.group("parent/group").unwrap();
-    group.set_max(max);
+    limit(&group, &parent);
     let cache = crate::Cache::<u64, u64>::builder(&runtime).group(&group);
     let cache = cache.weigher(|_, _| ByteSize::new(100)).build().unwrap();
     (0..1_000).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
@@ -506,7 +505,10 @@ fn ticks_below_a_max(max: ByteSize, parents_max: ByteSize) -> u32 {
 /// In parts of a large budget, all ages in a small group would be 0.
 #[test]
 fn the_ages_of_a_groups_ghosts_are_dated_by_its_own_room() {
-    let (small, none) = (ByteSize::kib(256), ByteSize::MAX);
-    assert_eq!([ticks_below_a_max(small, none), ticks_below_a_max(none, small)], [0, 0]);
-    assert!(ticks_below_a_max(none, none) > 8);
+    let small = ByteSize::kib(256);
+    assert_eq!(ticks_below(|group, _| group.set_max(small)), 0);
+    assert_eq!(ticks_below(|_, parent| parent.set_max(small)), 0);
+    assert_eq!(ticks_below(|group, _| group.set_high(small)), 0);
+    assert_eq!(ticks_below(|_, parent| parent.set_high(small)), 0);
+    assert!(ticks_below(|_, _| ()) > 8);
 }
