@@ -49,10 +49,10 @@ impl MissReporter {
     }
 
     /// Reports a miss of the group. The miss is ignored if its distance plus the bytes of the
-    /// shrinker's objects of the group exceed the lowest limit of the group and its ancestors (then
-    /// no memory that the group may have would have kept the object), if the registry knows of no
-    /// such objects, or if the shrinker was not built to report misses. Takes locks for a moment.
-    /// O(depth).
+    /// shrinker's objects of the group exceed the lowest `max` or `high` of the group and its
+    /// ancestors (then no memory that the group may have would have kept the object), if the
+    /// registry knows of no such objects, or if the shrinker was not built to report misses. Takes
+    /// locks for a moment. O(depth).
     pub fn miss(&self, memcg: &Memcg, miss: Miss) {
         self.miss_at(&PairHint::default(), memcg, miss);
     }
@@ -107,10 +107,10 @@ impl core::fmt::Debug for MissReporter {
     }
 }
 
-/// Returns the lowest limit among a group and its ancestors.
+/// Returns the lowest `max` or `high` among a group and its ancestors.
 fn limit(memcg: &Memcg) -> u64 {
     let above = core::iter::successors(Some(memcg), |memcg| memcg.parent());
-    above.map(|memcg| memcg.max().get()).min().unwrap_or(u64::MAX)
+    above.map(|memcg| memcg.max().min(memcg.high()).get()).min().unwrap_or(u64::MAX)
 }
 
 /// Returns the budget of which distances are fractions: the root's limit, or its usage if it has no

@@ -66,12 +66,13 @@ fn extreme_reports_neither_panic_nor_have_value() {
 /// says, within the lowest limit of its group and the groups above it.
 #[test]
 fn a_miss_counts_only_if_its_distance_is_attainable() {
-    for limited in 0..3 {
+    let set_limits = [Memcg::set_max, Memcg::set_high as fn(&Memcg, ByteSize)];
+    for (limited, set_limit) in (0..3).flat_map(|at| set_limits.map(|set_limit| (at, set_limit))) {
         let (tree, registry) = world(1);
         let parent = tree.root().create("parent").unwrap();
         let group = parent.create("group").unwrap();
         let limit = BUDGET.get() >> limited;
-        [tree.root(), &parent, &group][limited].set_max(ByteSize::new(limit));
+        set_limit([tree.root(), &parent, &group][limited], ByteSize::new(limit));
         let pools = two_pools(&tree, &registry, &group);
         pools[0].misses(&group, 16);
         let far = |held: u64| {
