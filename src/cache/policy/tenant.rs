@@ -53,8 +53,10 @@ const INSERTS_MIN: u32 = 64;
 /// threshold; the recent evictions when they reach `RECENT_EVICTIONS_MAX`.
 const RECENT_TIMES: u32 = 4;
 const RECENT_EVICTIONS_MAX: u32 = 256;
-/// Each eviction batch moves the mean charge by 1 / `MEAN_OF` of the distance to its own.
-const MEAN_OF: u32 = 8;
+/// The mean charge is that of about as many evicted entries, or of all if they are fewer. A mean of
+/// fewer follows single large entries among small ones, and with it the length of the ghosts' ticks
+/// (`fit_clock`) and the distances of misses.
+const MEAN_OF: u32 = 8_192;
 /// The ghosts' clock is coarse enough that ghosts are found until this multiple of the tenant's
 /// records is evicted.
 const GHOST_TIMES: u64 = 4;
@@ -107,7 +109,8 @@ pub(crate) struct Tenant {
     entries: AtomicU32,
     /// The number of recent inserts after which the tenant may count as scanning.
     scan_min: AtomicU32,
-    /// The mean charge of recently evicted entries, in bytes; 0 before the first eviction.
+    /// The mean charge of recently evicted entries, in bytes; 0 before the first eviction. The bits
+    /// of an `f32`: an integer would not move by small parts of a distance.
     mean_charge: AtomicU32,
     /// The laps of main's hand, from which the idle time of main's next victim follows.
     lap: Lap,
@@ -302,18 +305,19 @@ impl Tenant {
     /// Adds an eviction batch of `entries` entries with a total charge of `bytes` to the mean
     /// charge.
     pub(crate) fn note_evicted(&self, entries: u64, bytes: u64) {
-        let Some(seen) = bytes.checked_div(entries) else { return };
-        let seen = u32::try_from(seen).unwrap_or(u32::MAX).max(1);
-        let mean = match self.mean_charge.load(Ordering::Relaxed) {
-            0 => seen,
-            mean => mean - mean / MEAN_OF + seen / MEAN_OF,
-        };
-        self.mean_charge.store(mean.max(1), Ordering::Relaxed);
+        if entries == 0 {
+            return;
+        }
+        let seen = bytes as f32 / entries as f32;
+        let mean = f32::from_bits(self.mean_charge.load(Ordering::Relaxed));
+        let of = self.evictions.load(Ordering::Relaxed).min(MEAN_OF);
+        let mean = mean + (seen - mean) * (entries as f32 / of as f32).min(1.0);
+        self.mean_charge.store(mean.max(1.0).to_bits(), Ordering::Relaxed);
     }
 
     /// Returns the mean charge of recently evicted entries, in bytes; `None` before the first.
     pub(crate) fn mean_charge(&self) -> Option<u64> {
-        Some(u64::from(self.mean_charge.load(Ordering::Relaxed))).filter(|mean| *mean > 0)
+        Some(u64::from(f32::from_bits(self.mean_charge.load(Ordering::Relaxed)) as u32)).filter(|mean| *mean > 0)
     }
 
     /// Returns whether the tenant scans: it had enough recent inserts, and fewer than
@@ -354,8 +358,9 @@ impl Tenant {
     /// Sets the length of a tick so that the oldest ghost that counts is found, and is not dated
     /// much coarser than that.
     ///
-    /// After a change the existing ghosts are not found. Changes are rare: the length grows when the tenant
-    /// has become twice as large, and shrinks only when it is too long by a factor of four.
+    /// After a change the existing ghosts are not found. Changes are rare: the length grows when
+    /// the tenant has become twice as large, and shrinks only when it is too long by a factor of
+    /// four.
     fn fit_clock(&self, entries: u64, reach: u64) {
         let span = (entries.max(SIZE_MIN) * GHOST_TIMES * 2).max(reach.saturating_mul(2));
         let wanted = span.ilog2().saturating_sub(GHOST_TIMES_MAX.ilog2()).min(SHIFT_MAX);

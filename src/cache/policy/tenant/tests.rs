@@ -244,10 +244,33 @@ fn the_mean_charge_follows_the_evicted_entries() {
     tenant.note_evicted(0, 0);
     tenant.note_evicted(8, 800);
     assert_eq!(tenant.mean_charge(), Some(100));
-    (0..100).for_each(|_| tenant.note_evicted(8, 80_000));
+    tenant.evictions.store(1 << 20, Ordering::Relaxed);
+    (0..5_120).for_each(|_| tenant.note_evicted(8, 80_000));
     assert!(tenant.mean_charge() > Some(9_900));
     // Does not overflow.
     tenant.note_evicted(1, u64::MAX);
+}
+
+/// One entry in a hundred has 1 MiB, the others 200 bytes.
+#[test]
+fn the_length_of_a_tick_is_steady_among_charges_of_mixed_sizes() {
+    let (tenant, mut random, mut changes) = (Tenant::default(), 1_u64, 0);
+    for batch in 0..8_000 {
+        let before = tenant.shift();
+        let reach = (1 << 30) / tenant.mean_charge().unwrap_or(10_000);
+        tenant.on_evictions(8, Queue::Probation, 3_000, reach);
+        let charges = (0..8).map(|_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if random >> 32 < (1 << 32) / 100 {
+                1 << 20
+            } else {
+                200
+            }
+        });
+        tenant.note_evicted(8, charges.sum());
+        changes += u32::from(batch >= 4_000 && tenant.shift() != before);
+    }
+    assert!(changes <= 2, "{changes} changes in 4,000 batches");
 }
 
 #[test]
@@ -381,13 +404,18 @@ fn two_threads_that_end_one_lap_start_one_lap() {
 }
 
 #[test]
-fn the_mean_charge_moves_by_an_eighth_of_the_distance() {
+fn the_mean_charge_is_that_of_all_evictions_and_later_of_the_last_8192() {
     let tenant = Tenant::default();
-    tenant.note_evicted(8, 800);
-    tenant.note_evicted(8, 80_000);
-    assert_eq!(tenant.mean_charge(), Some(100 - 12 + 1_250));
-    tenant.note_evicted(3, 0);
-    assert_eq!(tenant.mean_charge(), Some(1_338 - 167));
+    let evict = |nr: u32, charge| {
+        evict_times(&tenant, Queue::Main, nr.into());
+        tenant.note_evicted(nr.into(), u64::from(nr) * charge);
+        tenant.mean_charge()
+    };
+    assert_eq!(evict(8, 100), Some(100));
+    assert_eq!(evict(24, 500), Some(400));
+    assert_eq!(evict(8_160, 400), Some(400));
+    assert_eq!(evict(2_048, 800), Some(500));
+    assert_eq!(evict(20_000, 300), Some(300));
 }
 
 /// The values of all fields, each under its name: a field that is added must be named here.
