@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Writes 2 GB of values from 1,000 tenants under a budget of 64 MiB. Checks that the budget is never
 # exceeded, that resident memory stays near it, that no value is refused, that a value can be read
-# right after its write, and that a tenant with a `low` is unaffected. Then checks that tenants whose
-# names clients choose fit beside the budget, and how tenants share the budget.
+# right after its write, and that a tenant with a `low` is unaffected. Then checks that tenants with
+# names of clients' choice fit beside the budget, and how tenants share the budget.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash

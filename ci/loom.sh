@@ -15,5 +15,5 @@ export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS-3}"
 build=(cargo test --release --target-dir "${CARGO_TARGET_DIR:-target}/loom" -p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store -p lowwater-shrinker -p lowwater-dcache-model --lib)
 
 "${build[@]}" --no-run
-# A model whose state space grew too large fails here, instead of running for an hour.
+# A model with too large a state space fails here, instead of running for an hour.
 timeout 600 "${build[@]}" -- "$@"

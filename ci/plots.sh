@@ -40,7 +40,7 @@ check "$folder/deferred-tail.svg" windup proportional fair "latency, us" "calls 
 draw negative-flood negative_flood --buckets 65536 --seconds 2
 check "$folder/negative-flood.svg" seconds negatives "Negatives that stay cached*"
 
-# A made-up plot, whose curve reaches 60 % of its chart's width, and 90 %.
+# A made-up plot, with a curve up to 60 % of its chart's width, and up to 90 %.
 made="$(mktemp -d)"
 trap 'rm -rf "$made"; [ $# -gt 0 ] || rm -rf "$folder"' EXIT
 for end in 60 90; do

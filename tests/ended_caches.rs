@@ -275,7 +275,7 @@ fn a_functions_panic_does_not_keep_the_caches_group() {
     wait_until(|| dropped.load(Ordering::Relaxed) == MANY as usize);
 }
 
-/// A value whose drop counts, and waits for the other thread after half of the values.
+/// Its drop counts, and waits for the other thread after half of the values.
 struct Halts(Arc<Halt>);
 
 struct Halt {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A value whose `Drop` panics.
+/// A value with a `Drop` that panics.
 struct Panics;
 
 const ROUNDS: u32 = 8;

@@ -286,7 +286,7 @@ fn share_of_the_dear_one(dear: usize) -> f64 {
     held[dear] as f64 / (held[0] + held[1]) as f64
 }
 
-/// The cache whose misses cost more must get four fifths of the memory.
+/// The cache with the greater cost of a miss must get four fifths of the memory.
 #[test]
 fn entries_of_higher_miss_cost_are_evicted_later() {
     for dear in [0, 1] {

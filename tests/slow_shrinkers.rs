@@ -25,7 +25,7 @@ thread_local! {
     static SCANS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A shrinker whose objects are all in use.
+/// A shrinker with objects that are all in use.
 struct InUse(u64);
 
 impl Shrinker for InUse {

@@ -137,7 +137,7 @@ fn a_scan_leaves_an_idle_cache_its_share_of_a_small_limit_among_many_pairs() {
     }
 }
 
-/// The cache whose entries return takes the memory of its idle sibling.
+/// The cache with entries that return takes the memory of its idle sibling.
 #[test]
 fn a_cache_in_use_grows_below_a_small_limit_among_many_pairs() {
     for many in [false, true] {
