@@ -238,10 +238,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Estimates the charge of `entries` entries of a group, from the mean charge of its recently
-    /// evicted entries.
+    /// evicted entries: at most the usage of the group.
     pub(crate) fn weigh(&self, memcg: &Memcg, entries: u64) -> ByteSize {
         let mean = self.tenants.get(memcg).map_or_else(|| self.mean_charge(), |tenant| self.mean_charge_of(tenant));
-        ByteSize::new(entries.saturating_mul(mean))
+        ByteSize::new(entries.saturating_mul(mean)).min(memcg.usage())
     }
 
     /// Returns the mean charge of an entry at the last count, in bytes; 0 before the first count.

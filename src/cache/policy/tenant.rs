@@ -53,10 +53,11 @@ const INSERTS_MIN: u32 = 64;
 /// threshold; the recent evictions when they reach `RECENT_EVICTIONS_MAX`.
 const RECENT_TIMES: u32 = 4;
 const RECENT_EVICTIONS_MAX: u32 = 256;
-/// The mean charge is that of about as many evicted entries, or of all if they are fewer. A mean of
-/// fewer follows single large entries among small ones, and with it the length of the ghosts' ticks
-/// (`fit_clock`) and the distances of misses.
-const MEAN_OF: u32 = 8_192;
+/// The mean charge is that of about as many evicted entries as the tenant has, within these bounds.
+/// A mean of fewer follows single large entries among small ones, and with it the length of the
+/// ghosts' ticks (`fit_clock`) and the distances of misses. One of more lags behind the entries.
+const MEAN_OF_MIN: u32 = 64;
+const MEAN_OF_MAX: u32 = 8_192;
 /// The ghosts' clock is coarse enough that ghosts are found until this multiple of the tenant's
 /// records is evicted.
 const GHOST_TIMES: u64 = 4;
@@ -310,9 +311,12 @@ impl Tenant {
         }
         let seen = bytes as f32 / entries as f32;
         let mean = f32::from_bits(self.mean_charge.load(Ordering::Relaxed));
-        let of = self.evictions.load(Ordering::Relaxed).min(MEAN_OF);
-        let mean = mean + (seen - mean) * (entries as f32 / of as f32).min(1.0);
-        self.mean_charge.store(mean.max(1.0).to_bits(), Ordering::Relaxed);
+        // While the tenant has evicted fewer, all of them count. (Expired entries do, too, and are
+        // no evictions of its clock.)
+        let of = self.evictions.load(Ordering::Relaxed).min(self.entries.load(Ordering::Relaxed));
+        let of = of.clamp(MEAN_OF_MIN, MEAN_OF_MAX) as f32;
+        let part = if mean == 0.0 { 1.0 } else { (entries as f32 / of).min(1.0) };
+        self.mean_charge.store((mean + (seen - mean) * part).max(1.0).to_bits(), Ordering::Relaxed);
     }
 
     /// Returns the mean charge of recently evicted entries, in bytes; `None` before the first.

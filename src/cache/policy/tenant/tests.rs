@@ -244,8 +244,7 @@ fn the_mean_charge_follows_the_evicted_entries() {
     tenant.note_evicted(0, 0);
     tenant.note_evicted(8, 800);
     assert_eq!(tenant.mean_charge(), Some(100));
-    tenant.evictions.store(1 << 20, Ordering::Relaxed);
-    (0..5_120).for_each(|_| tenant.note_evicted(8, 80_000));
+    (0..100).for_each(|_| tenant.note_evicted(8, 80_000));
     assert!(tenant.mean_charge() > Some(9_900));
     // Does not overflow.
     tenant.note_evicted(1, u64::MAX);
@@ -404,18 +403,34 @@ fn two_threads_that_end_one_lap_start_one_lap() {
 }
 
 #[test]
-fn the_mean_charge_is_that_of_all_evictions_and_later_of_the_last_8192() {
+fn the_mean_charge_is_that_of_about_as_many_evictions_as_entries() {
+    // The entries, and the evictions after which the mean is to be half way, and near the charge.
+    for (entries, window) in [(3, 64), (64, 64), (1_000, 1_000), (8_192, 8_192), (1 << 20, 8_192)] {
+        let tenant = Tenant::default();
+        let evict = |nr: u32, charge: u64| {
+            (0..nr / 8).for_each(|_| {
+                tenant.on_evictions(8, Queue::Main, entries, 0);
+                tenant.note_evicted(8, 8 * charge);
+            });
+            tenant.mean_charge().unwrap()
+        };
+        assert_eq!(evict(8, 60_000), 60_000);
+        evict(20_000, 60_000);
+        let half = evict(window * 7 / 10 / 8 * 8, 600);
+        assert!((28_000..33_000).contains(&half), "{half} with {entries} entries");
+        let near = evict(window * 5, 600);
+        assert!((600..1_100).contains(&near), "{near} with {entries} entries");
+    }
+}
+
+/// Expired entries are no evictions of the clock.
+#[test]
+fn no_batch_alone_is_the_mean_charge() {
     let tenant = Tenant::default();
-    let evict = |nr: u32, charge| {
-        evict_times(&tenant, Queue::Main, nr.into());
-        tenant.note_evicted(nr.into(), u64::from(nr) * charge);
-        tenant.mean_charge()
-    };
-    assert_eq!(evict(8, 100), Some(100));
-    assert_eq!(evict(24, 500), Some(400));
-    assert_eq!(evict(8_160, 400), Some(400));
-    assert_eq!(evict(2_048, 800), Some(500));
-    assert_eq!(evict(20_000, 300), Some(300));
+    tenant.on_evictions(8, Queue::Main, 10_000, 0);
+    tenant.note_evicted(8, 800);
+    tenant.note_evicted(8, 800_000);
+    assert_eq!(tenant.mean_charge(), Some(100 + (100_000 - 100) / 8));
 }
 
 /// The values of all fields, each under its name: a field that is added must be named here.
