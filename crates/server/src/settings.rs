@@ -28,9 +28,6 @@ use tls::TlsSettings;
 use traffic_limits::TrafficLimits;
 use users::Users;
 
-/// The delimiter without `-D`.
-pub const DEFAULT_DELIMITER: u8 = b':';
-
 /// The settings of a server.
 #[derive(Debug)]
 pub struct Settings {

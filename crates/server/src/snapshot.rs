@@ -134,7 +134,7 @@ fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
 }
 
 fn write(store: &Store, flush_left: Option<Duration>, to: impl Write) -> io::Result<u64> {
-    let (last_serial, delimiter) = (store.last_serial(), store.delimiter());
+    let (last_serial, delimiter) = (store.last_serial(), Some(store.delimiter()));
     let header = Header { saved_millis: unix_millis(), last_serial, flush_left, delimiter };
     let mut chunks = ChunkWriter::new(to, header)?;
     let saved = store.save(|value, left, heat| {
@@ -165,8 +165,8 @@ fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>, O
             // No server writes a time that is too far ahead for the clock.
             flush_due = flush_left.and_then(|left| Instant::now().checked_add(left.saturating_sub(away)));
             let Some(chunk) = chunk else { break };
-            if delimiter != store.delimiter() {
-                return Err(ReadError::OtherDelimiter(delimiter));
+            if let Some(other) = delimiter.filter(|saved| *saved != store.delimiter()) {
+                return Err(ReadError::OtherDelimiter(other));
             }
             let mut items = Vec::new();
             let mut rest = chunk;

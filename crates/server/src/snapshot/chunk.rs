@@ -19,13 +19,13 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use crate::settings::DEFAULT_DELIMITER;
-
 const MAGIC: &[u8; 8] = b"lowwate4";
 /// The magic number of the version without a delimiter in the header.
 const MAGIC_WITHOUT_DELIMITER: &[u8; 8] = b"lowwate3";
 /// The bytes of the magic number that all versions have in common; the version follows.
 const MAGIC_OF_ALL: &[u8; 7] = b"lowwate";
+/// In the header: the delimiter is not known.
+const UNKNOWN: u64 = u64::MAX;
 /// In the header: no flush is delayed.
 const NO_FLUSH: u64 = u64::MAX;
 /// A chunk ends with the value that makes it this long.
@@ -49,8 +49,9 @@ pub struct Header {
     pub last_serial: u64,
     /// The time from the save until a delayed flush, in whole milliseconds.
     pub flush_left: Option<Duration>,
-    /// The saving server's delimiter: it ends the name of its tenant in a key.
-    pub delimiter: u8,
+    /// The saving server's delimiter: it ends the name of its tenant in a key. `None` in a file that
+    /// does not have it.
+    pub delimiter: Option<u8>,
 }
 
 /// Writes chunks.
@@ -119,7 +120,7 @@ impl<W: Write> ChunkWriter<W> {
         let mut sum = Checksum(FNV_OFFSET);
         let flush_millis = flush_left.map_or(NO_FLUSH, |left| left.as_millis() as u64);
         to.write_all(MAGIC)?;
-        for number in [saved_millis, last_serial, flush_millis, delimiter.into()] {
+        for number in [saved_millis, last_serial, flush_millis, delimiter.map_or(UNKNOWN, u64::from)] {
             to.write_all(&number.to_le_bytes())?;
             sum.add(&number.to_le_bytes());
         }
@@ -180,8 +181,11 @@ impl<R: Read> ChunkReader<R> {
         };
         let (saved_millis, last_serial, flush_millis) = (number()?, number()?, number()?);
         let flush_left = (flush_millis != NO_FLUSH).then(|| Duration::from_millis(flush_millis));
-        let delimiter = if magic == *MAGIC { number()? } else { DEFAULT_DELIMITER.into() };
-        let delimiter = u8::try_from(delimiter).map_err(|_| damaged("the delimiter"))?;
+        let delimiter = if magic == *MAGIC { number()? } else { UNKNOWN };
+        let delimiter = match delimiter {
+            UNKNOWN => None,
+            known => Some(u8::try_from(known).map_err(|_| damaged("the delimiter"))?),
+        };
         let header = Header { saved_millis, last_serial, flush_left, delimiter };
         Ok(Self { from, header, chunk: Vec::new(), sum })
     }
@@ -219,8 +223,12 @@ impl<R: Read> ChunkReader<R> {
 mod tests {
     use super::*;
 
-    const HEADER: Header =
-        Header { saved_millis: 77, last_serial: 88, flush_left: Some(Duration::from_millis(99)), delimiter: b'/' };
+    const HEADER: Header = Header {
+        saved_millis: 77,
+        last_serial: 88,
+        flush_left: Some(Duration::from_millis(99)),
+        delimiter: Some(b'/'),
+    };
 
     fn file(items: &[&[u8]]) -> Vec<u8> {
         let mut file = Vec::new();
@@ -263,7 +271,7 @@ mod tests {
         ChunkWriter { to: &mut file, chunk: b"one".to_vec(), sum }.finish().unwrap();
         let mut chunks = ChunkReader::new(&file[..]).unwrap();
         assert_eq!(chunks.next().unwrap(), Some(&b"one"[..]));
-        assert_eq!(chunks.header(), Header { delimiter: DEFAULT_DELIMITER, ..HEADER });
+        assert_eq!(chunks.header(), Header { delimiter: None, ..HEADER });
         assert_eq!(chunks.next().unwrap(), None);
     }
 

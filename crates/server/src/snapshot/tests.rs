@@ -66,7 +66,7 @@ fn loaded_values_keep_flags_numbers_and_remaining_time() {
         old.extend_from_slice(chunk);
     }
     let mut file = Vec::new();
-    let header = Header { saved_millis: saved - 10_000, last_serial: 1_000, flush_left: None, delimiter: b':' };
+    let header = Header { saved_millis: saved - 10_000, last_serial: 1_000, flush_left: None, delimiter: Some(b':') };
     let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     chunks.item().extend_from_slice(&old);
     chunks.finish().unwrap();
@@ -125,7 +125,7 @@ fn a_delayed_flush_is_due_when_it_would_have_been() {
     let saved_millis = unix_millis() - 10_000;
     for (left, most) in [(5, 0), (1000, 990)] {
         let header =
-            Header { saved_millis, last_serial: 0, flush_left: Some(Duration::from_secs(left)), delimiter: b':' };
+            Header { saved_millis, last_serial: 0, flush_left: Some(Duration::from_secs(left)), delimiter: Some(b':') };
         let mut file = Vec::new();
         ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
         assert!(flush_left(&file).unwrap() <= Duration::from_secs(most));
@@ -217,7 +217,7 @@ fn a_damaged_file_yields_the_values_before_the_damage() {
 /// Returns a file with one value, of this key and serial number.
 fn forged(key: &[u8], serial: u64) -> Vec<u8> {
     let mut file = Vec::new();
-    let header = Header { saved_millis: unix_millis(), last_serial: 0, flush_left: None, delimiter: b':' };
+    let header = Header { saved_millis: unix_millis(), last_serial: 0, flush_left: None, delimiter: Some(b':') };
     let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
     let item = chunks.item();
     item.extend((key.len() as u16).to_le_bytes());
@@ -275,7 +275,7 @@ fn numbers_of_deleted_values_are_not_assigned_again() {
     assert!(after.next_serial() > serial);
     // A number of the header beyond those that may be assigned.
     let mut file = Vec::new();
-    let header = Header { saved_millis: unix_millis(), last_serial: 1 << 63, flush_left: None, delimiter: b':' };
+    let header = Header { saved_millis: unix_millis(), last_serial: 1 << 63, flush_left: None, delimiter: Some(b':') };
     ChunkWriter::new(&mut file, header).unwrap().finish().unwrap();
     assert!(matches!(load(&after, &file[..]).1, Err(ReadError::Damaged(_))));
 }
@@ -339,6 +339,20 @@ fn a_file_of_another_delimiter_is_refused() {
     assert_eq!((counts.loaded, after.peek(b"a/b:c").is_some()), (0, false));
     let why = outcome.unwrap_err();
     assert!(!matches!(why, ReadError::Damaged(_)) && why.to_string().contains("-D :"), "{why}");
+    // A file of the version without a delimiter loads with any.
+    let mut file = Vec::new();
+    let header =
+        Header { saved_millis: unix_millis(), last_serial: before.last_serial(), flush_left: None, delimiter: None };
+    let mut chunks = ChunkWriter::new(&mut file, header).unwrap();
+    before
+        .save(|value, left, heat| {
+            item::encode(value, left, heat, chunks.item());
+            chunks.end_item()
+        })
+        .unwrap();
+    chunks.finish().unwrap();
+    let (other, _) = store(&["-D", "/"]);
+    assert_eq!(load(&other, &file[..]).0.loaded, 1);
     // A file without values loads: its flush is kept.
     let (empty, _) = store(&[]);
     let mut file = Vec::new();
