@@ -2,8 +2,8 @@
 //! lead to them. A pass finds the live groups of a subtree in it without visiting empty ones.
 //!
 //! Locked only when a group gets its first pair (a shrinker with objects of the group) or loses its
-//! last, and by a pass: once per batch of groups, and for the pass's position; not by an `add` for
-//! a group that has a pair already.
+//! last, by a pass: once per batch of groups, and for the pass's position; and by a selection below
+//! a group's limit, at most twice. Not by an `add` for a group that has a pair already.
 //!
 //! Invariants 2 and 3 of `map.rs` tie the tree to the `ShrinkerInfo`s; both change together under
 //! the shard's write lock.
@@ -55,7 +55,8 @@ struct SummaryNode {
     memcg: Memcg,
     /// True if the group has objects itself.
     live: bool,
-    /// The last group of the subtree that was taken [in turn](Summary::in_turn).
+    /// The group of the subtree, this one included, that [takes its turn](Summary::take_turns)
+    /// next. It is in the tree: [`unlink`](Summary::unlink) replaces a group that is removed.
     turn: MemcgId,
     /// The children that are leaves or have a summary node, by id. A bitmap rather than a tree of
     /// ids: a container's group may have thousands of children, and a pass visits them in order.
@@ -132,7 +133,7 @@ impl Summary {
     }
 
     /// Removes a group that lost its last pair: its leaf or, if no live group is below it, its
-    /// node, and the nodes of ancestors that led only to the group. O(depth) at most.
+    /// node, and the nodes of ancestors that led only to the group. O(depth).
     ///
     /// The caller holds a handle on `memcg` until the lock is released, so no handle that is
     /// dropped here is the last: `memcg` keeps its ancestors alive.
@@ -147,10 +148,28 @@ impl Summary {
                 (_, None) => return,
             }
             if self.free_if_unused(group.id()) {
+                gone.into_iter().for_each(|gone| self.skip_turn(group, gone));
                 return;
             }
             gone = Some(group.id());
             at = group.parent();
+        }
+    }
+
+    /// Replaces the turns of the groups from `parent` up that were removed with its child `gone`,
+    /// or below it, by the group after these in pre-order. O(depth).
+    fn skip_turn(&mut self, parent: &Memcg, mut gone: MemcgId) {
+        let (mut next, mut at) = (None, Some(parent));
+        while let Some(group) = at {
+            // INVARIANT 3: the parent of a node has a node.
+            let Some(node) = self.nodes.get(&group.id()) else { return };
+            next = next.or_else(|| node.children.next_after(Some(gone.get())).map(MemcgId::new));
+            if self.memcg(node.turn).is_none() {
+                if let Some(node) = self.nodes.get_mut(&group.id()) {
+                    node.turn = next.unwrap_or(group.id());
+                }
+            }
+            (gone, at) = (group.id(), group.parent());
         }
     }
 
@@ -256,26 +275,29 @@ impl Summary {
         }
     }
 
-    /// Stores live groups of `root`'s subtree in `found`, each once: in pre-order from the group
-    /// after the one that was passed to [`set_turn`](Self::set_turn) on, and around. Returns their
-    /// number. Allocates nothing. O(depth) for each group at most.
-    pub(super) fn in_turn(&self, root: &Memcg, found: &mut [MemcgId]) -> usize {
-        let first = self.nodes.get(&root.id()).map_or(root.id(), |node| {
-            match self.memcg(node.turn).is_some_and(|last| last.is_descendant_of(root)) {
-                true => self.next_around(root.id(), node.turn),
-                // The last group is gone, and so is its place unless it was a child of `root`.
-                false => node.children.next_after(Some(node.turn.get())).map_or(root.id(), MemcgId::new),
-            }
-        });
-        let next = |at: &MemcgId| Some(self.next_around(root.id(), *at)).filter(|next| *next != first);
+    /// Stores live groups of `root`'s subtree in `found`, each once, in pre-order and around: the
+    /// next ones in turn. Returns their number. The turn moves on behind them. Allocates nothing.
+    /// O(depth) for each group at most.
+    pub(super) fn take_turns(&mut self, root: MemcgId, found: &mut [MemcgId]) -> usize {
+        let first = self.nodes.get(&root).map_or(root, |node| node.turn);
+        let next = |at: &MemcgId| Some(self.next_around(root, *at)).filter(|next| *next != first);
         let live = core::iter::successors(Some(first), next).filter(|id| self.live(*id).is_some());
-        found.iter_mut().zip(live).map(|(place, id)| *place = id).count()
+        let mut last = first;
+        let taken = found.iter_mut().zip(live).map(|(place, id)| (*place, last) = (id, id)).count();
+        let next = self.next_around(root, last);
+        if let Some(node) = self.nodes.get_mut(&root) {
+            node.turn = next;
+        }
+        taken
     }
 
-    /// Sets the group of `root`'s subtree after which [`in_turn`](Self::in_turn) begins.
-    pub(super) fn set_turn(&mut self, root: MemcgId, last: MemcgId) {
-        if let Some(node) = self.nodes.get_mut(&root) {
-            node.turn = last;
+    /// Gives back the turns of groups that [`take_turns`](Self::take_turns) took: the first one
+    /// that is still in `root`'s subtree is the next one.
+    pub(super) fn give_turns_back(&mut self, root: &Memcg, unused: &[MemcgId]) {
+        let is_below = |id: &&MemcgId| self.memcg(**id).is_some_and(|group| group.is_descendant_of(root));
+        let Some(next) = unused.iter().find(is_below) else { return };
+        if let Some(node) = self.nodes.get_mut(&root.id()) {
+            node.turn = *next;
         }
     }
 
@@ -395,6 +417,8 @@ impl Summary {
                     "a child hangs under its parent's node"
                 );
             }
+            let turn = self.memcg(node.turn).expect("the turn is of a group that is known");
+            assert!(turn.is_descendant_of(&node.memcg), "the turn {turn:?} is in the subtree of {id}");
             leads_to(&node.memcg);
         }
     }

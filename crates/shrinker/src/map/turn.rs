@@ -6,8 +6,8 @@
 //! shrinkers, or with some from a random one on.
 //!
 //! A change must ensure that each pair of the subtree takes its turn after a bounded number of
-//! calls, that a call costs no more than `max` lookups, and that nothing is allocated: memory is
-//! short.
+//! calls, that a call looks up no more than `max` pairs on each node, and that nothing is
+//! allocated: memory is short.
 
 use lowwater_lru_core::{Memcg, MemcgId};
 
@@ -25,37 +25,46 @@ impl Map {
         // By the low half, because the high one decides where in a group's shrinkers to start.
         let first = ((start as usize & 0xffff) * self.nodes.len()) >> 16;
         for node in self.nodes.iter().cycle().skip(first).take(self.nodes.len()) {
-            node.add_in_turn(limit, end, start, pairs, candidates);
+            node.add_in_turn(limit, max, end, start, pairs, candidates);
         }
     }
 }
 
 impl NodeMap {
-    /// Adds pairs of this node until there are `end` candidates.
-    fn add_in_turn(&self, limit: &Memcg, end: usize, start: u32, pairs: &Pairs, candidates: &mut Candidates) {
-        let max = end.saturating_sub(candidates.as_slice().len());
-        if max == 0 {
+    /// Adds pairs of this node until there are `end` candidates, or `max` pairs were looked up.
+    fn add_in_turn(
+        &self,
+        limit: &Memcg,
+        max: usize,
+        end: usize,
+        start: u32,
+        pairs: &Pairs,
+        candidates: &mut Candidates,
+    ) {
+        let missing = end.saturating_sub(candidates.as_slice().len());
+        if missing == 0 {
             return;
         }
         let mut found = [MemcgId::ROOT; CANDIDATES_MAX];
-        let groups = self.summary.lock().in_turn(limit, found.get_mut(..max).unwrap_or_default());
-        let mut last = None;
-        for group in found.into_iter().take(groups) {
-            if candidates.as_slice().len() >= end {
-                break;
-            }
-            let infos = self.shard(group).read();
-            for id in infos.get(group).into_iter().flat_map(|info| info.words.iter_around(start)) {
-                if candidates.as_slice().len() >= end {
+        let found = found.get_mut(..missing).unwrap_or_default();
+        let taken = self.summary.lock().take_turns(limit.id(), found);
+        let mut groups = found.get(..taken).unwrap_or_default().iter();
+        // Of pairs that are missing from the table, and of those that are candidates already, too.
+        let mut lookups = 0;
+        while lookups < max && candidates.as_slice().len() < end {
+            let Some(group) = groups.next() else { break };
+            let infos = self.shard(*group).read();
+            for id in infos.get(*group).into_iter().flat_map(|info| info.words.iter_around(start)) {
+                if lookups >= max || candidates.as_slice().len() >= end {
                     break;
                 }
-                pairs.find(id, group).into_iter().for_each(|slot| candidates.insert(slot));
+                lookups += 1;
+                pairs.find(id, *group).into_iter().for_each(|slot| candidates.insert(slot));
             }
-            last = Some(group);
         }
-        // A group that is the only one in the subtree is always the next one.
-        if let Some(last) = last.filter(|_| groups > 1 || max == 1) {
-            self.summary.lock().set_turn(limit.id(), last);
+        let unused = groups.as_slice();
+        if !unused.is_empty() {
+            self.summary.lock().give_turns_back(limit, unused);
         }
     }
 }
@@ -147,6 +156,63 @@ mod tests {
             all.extend(seen);
         }
         assert!(groups.iter().all(|group| all.contains(&group.id())));
+    }
+
+    /// Removes the pair of a group that a scan has emptied.
+    fn retire(map: &Map, group: &Memcg, key: Key) {
+        let last = map.clear(group, NodeId::ZERO, key.id);
+        map.retire_pair(group, NodeId::ZERO, key.id, last);
+        map.remove_unset(key.id, group.id());
+    }
+
+    /// The last group of each call is emptied, and refilled after `calls_empty` calls.
+    #[test]
+    fn groups_below_take_turns_while_the_last_ones_are_emptied_and_refilled() {
+        for (max, calls_empty) in [(16, 1), (16, 0), (1, 1), (1, 0), (16, 5)] {
+            let (tree, map, keys) = map(1, 1);
+            let limit = tree.root().create("limit").unwrap();
+            let mid = limit.create("mid").unwrap();
+            let mut groups = children(&mid, 200);
+            // With the pair of such a group, its parent leaves the summary, too.
+            groups.extend(children(&limit, 100).iter().flat_map(|parent| children(parent, 1)));
+            groups.iter().for_each(|group| _ = map.set(group, NodeId::ZERO, keys[0]));
+            let (mut all, mut empty) = (BTreeSet::new(), alloc::collections::VecDeque::new());
+            for round in 0..1_000 {
+                let slots = {
+                    let mut candidates = Candidates::new();
+                    map.add_in_turn(&limit, max, &mut candidates);
+                    candidates.as_slice().to_vec()
+                };
+                let pairs = map.by_utility().unwrap();
+                let ids: Vec<_> = slots.iter().map(|slot| pairs.pair(*slot).unwrap().ids().unwrap().1).collect();
+                let last = groups.iter().find(|group| Some(&group.id()) == ids.last()).unwrap();
+                all.extend(ids);
+                retire(&map, last, keys[0]);
+                empty.push_back(last);
+                if empty.len() > calls_empty {
+                    map.set(empty.pop_front().unwrap(), NodeId::ZERO, keys[0]);
+                }
+                if round % 50 == 0 {
+                    map.nodes[0].summary.lock().assert_valid();
+                }
+            }
+            assert_eq!(all.len(), 300, "{max} at once, empty for {calls_empty} calls");
+        }
+    }
+
+    /// There was no memory for the pairs of the first group, so they are missing from the table.
+    #[test]
+    fn a_call_looks_up_no_more_than_max_pairs() {
+        let (tree, map, keys) = map(1, 100);
+        let limit = tree.root().create("limit").unwrap();
+        let groups = children(&limit, 2);
+        map.set(&groups[1], NodeId::ZERO, keys[0]);
+        for key in &keys {
+            map.set(&groups[0], NodeId::ZERO, *key);
+            map.by_utility().unwrap().remove(key.id, groups[0].id());
+        }
+        assert_eq!(turns(&map, &limit, 16, 1).len(), 0, "all 16 are missing");
+        assert_eq!(turns(&map, &limit, 16, 1).len(), 1, "the other group has its turn");
     }
 
     #[test]
