@@ -21,6 +21,8 @@ const DISTANCES: usize = 7;
 const HIT: u64 = 64;
 /// The weight of an object that a scan kept: about a twentieth of a hit.
 const KEPT: u64 = 3;
+/// The least [`Tallies::kept`] that counts, a 64th of a hit: less is the rest of a decay.
+const KEPT_MIN: u64 = COST_ONE as u64;
 /// The fraction of a pair's bytes that the kept objects represent, as a divisor.
 const KEPT_PARTS: u64 = 10;
 /// Distances below this fraction of the budget, as a divisor, or below the size of a smaller pair
@@ -221,7 +223,7 @@ impl Tallies {
     /// [`near_bytes`].
     pub(crate) fn utility(&self, epoch: u32, budget: u64, of_many: bool) -> Option<i32> {
         self.decay_to(epoch);
-        let mut hits = self.kept.get();
+        let mut hits = Some(self.kept.get()).filter(|kept| *kept >= KEPT_MIN).unwrap_or(0);
         let held = self.bytes();
         let kept_bytes = if hits > 0 { held / KEPT_PARTS } else { 0 };
         let significant = (budget / NEAR_PARTS).max(1);
@@ -572,15 +574,12 @@ mod tests {
     }
 
     #[test]
-    fn a_single_kept_object_of_the_least_cost_counts() {
-        let tallies = Tallies::default();
-        tallies.counted(1_000, Some(1_000), 0, 0);
-        (0..16).for_each(|_| tallies.scanned(0, 1, 1, 0));
-        let cheap = tallies.utility(0, BUDGET, false);
-        tallies.reset(0);
-        tallies.counted(1_000, Some(1_000), 0, 0);
-        tallies.scanned(0, 1, COST_ONE, 0);
-        assert_eq!(cheap, tallies.utility(0, BUDGET, false));
+    fn kept_objects_count_from_a_64th_of_a_hit_on() {
+        for (n, cost, counts) in [(5, 1, false), (6, 1, true), (1, COST_ONE, true)] {
+            let tallies = Tallies::default();
+            (0..n).for_each(|_| tallies.scanned(0, 1, cost, 0));
+            assert_eq!(tallies.utility(0, BUDGET, false).is_some(), counts, "{n} of cost {cost}");
+        }
     }
 
     #[test]
