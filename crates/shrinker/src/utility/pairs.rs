@@ -332,6 +332,10 @@ impl Pairs {
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
         last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
+        if in_turn == 0 {
+            // A store of the cursor might undo another selection's.
+            return;
+        }
         let in_turn = in_turn.min(end);
         let from = self.cursor.load(Ordering::Relaxed) % end;
         let slots = (from..from + in_turn).map(|slot| slot % end);

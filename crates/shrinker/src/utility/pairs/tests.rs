@@ -112,12 +112,15 @@ fn below_a_limit_16_pairs_are_to_be_added_and_with_time_64() {
     for (n, [few, many]) in [(16, [0, 0]), (17, [16, 64]), (1_000, [16, 64])] {
         let (pairs, mut candidates) = (table_of(n), Candidates::new());
         pairs.note_victim(3);
+        // As by a selection from more pairs.
+        pairs.cursor.store(20, Ordering::Relaxed);
         assert_eq!(pairs.select_below(&mut candidates, Some(5), true), many);
         assert_eq!(pairs.select_below(&mut candidates, Some(5), false), few);
         match n {
             16 => assert_eq!(candidates.as_slice(), Vec::from_iter(0..16)),
             _ => assert_eq!(candidates.as_slice(), [3, 5]),
         }
+        assert_eq!(pairs.cursor.load(Ordering::Relaxed), 20, "only selections from all pairs move it");
         candidates.insert(5);
         assert_eq!(candidates.as_slice().iter().filter(|slot| **slot == 5).count(), 1);
     }
