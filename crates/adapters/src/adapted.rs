@@ -360,9 +360,12 @@ impl<C: Evict> Shrinker for Member<C> {
             }
             evicted
         });
-        self.lower(self.cache.weight());
-        // A cache of less than a page may have been emptied: 0 would mean that nothing was evicted.
-        Scan::Freed((evicted.get() / PAGE).max(u64::from(evicted > ByteSize::ZERO)))
+        let after = self.cache.weight();
+        self.lower(after);
+        // Less than a page may be all that the cache held: 0 would mean that nothing was evicted.
+        // `evicted` alone does not tell, because it is an estimate.
+        let is_emptied = after < before && after < ByteSize::new(PAGE);
+        Scan::Freed((evicted.get() / PAGE).max(u64::from(is_emptied)))
     }
 
     fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {

@@ -50,6 +50,20 @@ impl Evict for Interrupted {
     }
 }
 
+/// As [`Interrupted`], but it keeps all that it holds.
+#[derive(Default)]
+struct Unwilling(Interrupted);
+
+impl Evict for Unwilling {
+    fn weight(&self) -> ByteSize {
+        self.0.weight()
+    }
+
+    fn shrink_to(&self, _: ByteSize) {
+        Interrupted::call(&self.0.in_shrink);
+    }
+}
+
 const MIB: u64 = 1 << 20;
 
 /// Returns the pages that all scans have reported as freed.
@@ -178,6 +192,25 @@ fn a_cache_of_less_than_a_page_that_is_emptied_has_freed_one() {
     cache.update(|cache| cache.bytes.store(100, Ordering::SeqCst));
     runtime.reclaim(cache.group(), ByteSize::new(4096));
     assert_eq!((cache.weight(), pages_freed(&runtime)), (ByteSize::ZERO, 1));
+}
+
+/// Of a cache that evicts nothing when it is asked to, the growth beside an update is an estimate
+/// only.
+#[test]
+fn a_cache_that_evicted_nothing_has_freed_no_page() {
+    for held in [8_000, 100] {
+        let runtime = runtime();
+        let cache = Arc::new(adapt(&runtime, "cache", Unwilling::default()).unwrap());
+        let add = |cache: &Adapted<Unwilling>, bytes| {
+            cache.update(|cache| _ = cache.0.bytes.fetch_add(bytes, Ordering::SeqCst))
+        };
+        (0..10).for_each(|_| add(&cache, held / 10));
+        let other = Arc::clone(&cache);
+        *cache.0.in_shrink.lock().unwrap() = Some(Box::new(move || other.settle()));
+        runtime.reclaim(cache.group(), ByteSize::new(4096));
+        assert!(cache.0.in_shrink.lock().unwrap().is_none(), "the cache was asked");
+        assert_eq!((cache.weight().get(), pages_freed(&runtime)), (held, 0));
+    }
 }
 
 /// The bytes that a cache held before it was adapted are no growth by its updates.
