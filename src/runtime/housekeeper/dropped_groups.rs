@@ -53,7 +53,7 @@ impl HousekeeperShared {
         let wait = self.empty_some_groups(lease, start, &mut has_ended)?;
         if has_ended {
             // Once for all groups that have ended.
-            self.visit_each(lease, |maintenance| maintenance.release_memory())?;
+            self.visit_each(lease, |_, maintenance| maintenance.release_memory())?;
         }
         Ok(wait)
     }
@@ -174,7 +174,7 @@ impl HousekeeperShared {
         }
         let mut is_empty = true;
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
-        let left_out = self.visit_each(lease, |maintenance| {
+        let left_out = self.visit_each(lease, |_, maintenance| {
             for node in nodes() {
                 // Beyond the time of `WORK`, only until a record is found: the group counts as
                 // empty only if each cache has none on each node.

@@ -19,8 +19,9 @@ use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(super) const VISIT_MAX: Duration = Duration::from_millis(50);
 
 impl HousekeeperShared {
-    /// Runs `f` on each cache, again and again for `limit` as long as there is more to do. A call
-    /// after which there is none at once is followed by a rest of `idle_rest` times its duration.
+    /// Runs `f` on each cache, again and again for `limit` as long as there is more to do and the
+    /// cache is not being dropped. A call after which there is no more at once is followed by a
+    /// rest of `idle_rest` times its duration.
     pub(super) fn maintain(
         &self,
         lease: Lease,
@@ -29,7 +30,9 @@ impl HousekeeperShared {
         f: impl Fn(&dyn Maintenance) -> NextRun,
     ) -> Result<Run, LeaseLost> {
         let mut run = Run::default();
-        self.visit_each(lease, |maintenance| {
+        self.visit_each(lease, |id, maintenance| {
+            // The drop of a cache removes it, and waits for the visit.
+            let is_removed = || self.state.lock().caches.get(id.0).is_none();
             let start = Instant::now();
             let mut begin = start;
             loop {
@@ -40,7 +43,7 @@ impl HousekeeperShared {
                 run.rest += (now - begin).min(PATIENCE) * times;
                 begin = now;
                 let wait = match next {
-                    NextRun::Now { .. } if now - start < limit => continue,
+                    NextRun::Now { .. } if now - start < limit && !is_removed() => continue,
                     NextRun::Now { .. } => Some(Duration::ZERO),
                     NextRun::In(time) => Some(time),
                     NextRun::WhenNotified => None,
@@ -61,7 +64,7 @@ impl HousekeeperShared {
     pub(super) fn visit_each(
         &self,
         lease: Lease,
-        mut f: impl FnMut(&dyn Maintenance),
+        mut f: impl FnMut(MaintenanceId, &dyn Maintenance),
     ) -> Result<Vec<MaintenanceId>, LeaseLost> {
         let (mut after, mut left_out) = (MaintenanceId(0), Vec::new());
         loop {
@@ -78,7 +81,7 @@ impl HousekeeperShared {
             state.in_callback.push(id);
             self.before_callback(&mut state);
             drop(state);
-            let _panicked = caught(|| f(&*maintenance));
+            let _panicked = caught(|| f(id, &*maintenance));
             // The last handle, if the cache was dropped meanwhile: its drop runs user code, that of
             // all values the cache has captured.
             let _panicked = caught(|| drop(maintenance));
@@ -127,5 +130,25 @@ mod tests {
         let run = sweep(1, WORK, [NextRun::WhenNotified; 2]);
         assert!(run.rest >= ms(19), "{run:?}");
         assert_eq!(run.wait, None);
+    }
+
+    /// The drop of the cache waits for the visit.
+    #[test]
+    fn the_visit_of_a_removed_cache_ends_with_the_present_call() {
+        let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, any_retired())) };
+        let (shared, calls) = (Arc::clone(&housekeeper.shared), Arc::new(AtomicUsize::new(0)));
+        // Relaxed, both accesses: one thread.
+        let count = Arc::clone(&calls);
+        let cache = NoRecords::reaping(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            drop(shared.state.lock().caches.remove(1));
+            std::thread::sleep(Duration::from_millis(1));
+            NextRun::Now { rest: 3 }
+        });
+        housekeeper.add(MaintenanceId(1), Arc::new(cache));
+        let run =
+            housekeeper.shared.maintain(Lease::default(), VISIT_MAX, 19, |maintenance| maintenance.reap_expired());
+        assert!(run.is_ok());
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 }
