@@ -49,23 +49,21 @@ impl HousekeeperShared {
     /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the
     /// next try; none if no group needs one.
     pub(super) fn empty_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
-        let mut has_ended = false;
-        let wait = self.empty_some_groups(lease, start, &mut has_ended)?;
-        if has_ended {
-            // Once for all groups that have ended.
-            self.visit_each(lease, |_, maintenance| maintenance.release_memory())?;
+        let wait = self.empty_some_groups(lease, start)?;
+        if !self.state.lock().release_due {
+            return Ok(wait);
         }
-        Ok(wait)
+        // Once for all groups that have ended.
+        let left_out = self.visit_each(lease, |_, maintenance| maintenance.release_memory())?;
+        if left_out.is_empty() {
+            self.state.lock().release_due = false;
+            return Ok(wait);
+        }
+        Ok(Some(wait.map_or(RETRY, |wait| wait.min(RETRY))))
     }
 
-    /// As [`empty_groups`](Self::empty_groups), without the release of memory. Sets `has_ended` if
-    /// a group has ended.
-    fn empty_some_groups(
-        &self,
-        lease: Lease,
-        start: Instant,
-        has_ended: &mut bool,
-    ) -> Result<Option<Duration>, LeaseLost> {
+    /// As [`empty_groups`](Self::empty_groups), without the release of memory.
+    fn empty_some_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
         for _ in 0..nr {
@@ -97,7 +95,6 @@ impl HousekeeperShared {
                     GroupEnd::HasChildren => self.postpone(empty),
                     GroupEnd::Ended => {
                         self.remove_ended(&group);
-                        *has_ended = true;
                         continue;
                     }
                 }
@@ -130,8 +127,11 @@ impl HousekeeperShared {
 
     /// Removes the first group, which has ended, from the queue.
     fn remove_ended(&self, group: &Memcg) {
+        let mut state = self.state.lock();
+        state.release_due = true;
+        let ended = state.dropped.pop_front();
         // This may be the last handle on the group: it is dropped without the lock.
-        let ended = self.state.lock().dropped.pop_front();
+        drop(state);
         // A refused `drop_group` may have set the 0 while the group went offline.
         let is_dropped = ended.as_ref().is_some_and(|ended| ended.evicts);
         drop(ended);
@@ -277,6 +277,37 @@ mod tests {
         assert!(housekeeper.shared.empty_groups(Lease::default(), start).is_ok_and(|wait| wait.is_none()));
         assert!(groups.iter().all(|group| !group.is_online()));
         assert_eq!(releases.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn memory_is_released_later_by_caches_that_another_thread_visits() {
+        let (housekeeper, _tree, group) = with_one_queued();
+        let shared = &housekeeper.shared;
+        let releases: [Arc<AtomicUsize>; 2] = Default::default();
+        for (id, count) in (1..).zip(&releases) {
+            let (count, of_first) = (Arc::clone(count), Arc::downgrade(shared));
+            let release = move || {
+                // Relaxed, both accesses: one thread.
+                if count.fetch_add(1, Ordering::Relaxed) == 0 && id == 1 {
+                    // The standby takes the lease over meanwhile.
+                    of_first.upgrade().unwrap().state.lock().lease.generation = 1;
+                }
+            };
+            housekeeper.add(MaintenanceId(id), Arc::new(NoRecords::releasing(release)));
+        }
+        let start = Instant::now() + Duration::from_secs(3_600);
+        let released = || releases.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert!(shared.empty_groups(Lease::default(), start).is_err(), "the lease is lost");
+        assert_eq!((group.is_online(), released()), (false, [1, 0]));
+        let lease = Lease { generation: 1 };
+        shared.state.lock().in_callback.push(MaintenanceId(1));
+        assert!(shared.empty_groups(lease, start).is_ok_and(|wait| wait == Some(RETRY)));
+        assert_eq!(released(), [1, 1]);
+        shared.state.lock().in_callback.clear();
+        for _ in 0..2 {
+            assert!(shared.empty_groups(lease, start).is_ok_and(|wait| wait.is_none()));
+            assert_eq!(released(), [2, 2]);
+        }
     }
 
     #[test]

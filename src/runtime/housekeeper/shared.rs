@@ -22,7 +22,7 @@ use crate::runtime::mean_cost::MeanCost;
 use crate::runtime::retired::Retired;
 
 /// The time until the next try to end a group that has children, or that has records in a cache
-/// where a thread is held up.
+/// where a thread is held up; and to release the memory of such a cache.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// How long the lease holder may be in one cache, or in the end of one group, until the standby
@@ -69,6 +69,9 @@ pub(super) struct HousekeeperState {
     /// Groups to be ended. Only the lease holder removes some, or changes their order: the last
     /// tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
+    /// A group has ended since all caches have last released the memory of such groups' records.
+    /// Only the lease holder changes it.
+    pub(super) release_due: bool,
     /// The records of large caches that have ended, to be dropped.
     pub(super) leftovers: VecDeque<Box<dyn Send>>,
     /// When each kind of work runs next, in the order of [`Work::ALL`].
