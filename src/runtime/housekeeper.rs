@@ -5,7 +5,7 @@
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
 //! each cache, and rests in between. Each kind of work has its own rest, which only a dropped cache
-//! interrupts, for itself alone. The rest is a multiple of the time worked in all caches:
+//! interrupts, for itself alone. The rest is a multiple of the processor time used in all caches:
 //!
 //! | work | rest | processor time |
 //! |---|---|---|
@@ -40,6 +40,7 @@ mod schedule;
 mod shared;
 mod threads;
 mod visit;
+mod work_time;
 
 use std::sync::Arc;
 use std::thread;

@@ -84,7 +84,7 @@ pub(crate) struct CacheFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRun {
     /// At once, until the visit of the cache has lasted long enough (the housekeeper's `WORK`). In
-    /// any case followed by a rest of `rest` times the duration of this call.
+    /// any case followed by a rest of `rest` times the processor time of this call.
     Now { rest: u32 },
     /// After this time.
     In(Duration),

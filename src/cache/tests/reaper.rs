@@ -404,6 +404,29 @@ fn a_blocking_listener_delays_no_other_cache() {
     }
 }
 
+/// The time for which the listener blocks is shorter than that after which another thread takes
+/// over. The housekeeper rests for 19 times its processor time, of which blocking is no part.
+#[test]
+fn no_rest_follows_the_time_for_which_a_listener_blocks() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
+    let blocks = |_: &u64, _: &u64, cause| {
+        if cause == RemovalCause::Expired {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    let builder = || Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
+    let (cache, other) = (builder().eviction_listener(blocks).build().unwrap(), builder().build().unwrap());
+    (0..99).for_each(|key| drop(cache.insert(key, key)));
+    cache.entry(99).time_to_live(Duration::from_millis(1)).insert(99).unwrap();
+    until("expiry", || cache.stats().expired == 1);
+    // After the listener, also where it has only begun.
+    std::thread::sleep(Duration::from_millis(250));
+    other.entry(1).time_to_live(Duration::from_millis(1)).insert(1).unwrap();
+    let start = Instant::now();
+    until("another cache's expiry", || other.stats().expired == 1);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
 /// After a listener has returned, the remaining expired entries of its cache are removed by the
 /// thread that holds the lease, without any call of the cache.
 #[test]

@@ -14,9 +14,10 @@ use super::lease::{Lease, LeaseLost};
 use super::schedule::{Run, Work};
 use super::shared::{HousekeeperShared, HousekeeperState, PATIENCE};
 use super::visit::VISIT_MAX;
+use super::work_time::WorkTime;
 
 /// Rests after work that finds nothing to do at once, or that is not on one cache, as multiples of
-/// its time: those of the table in `housekeeper.rs`.
+/// its processor time: those of the table in `housekeeper.rs`.
 const REST: u32 = 1;
 const REST_REAP: u32 = 19;
 
@@ -64,9 +65,9 @@ impl HousekeeperShared {
     fn work(&self, lease: Lease, work: Work, limit: Duration) -> Result<Run, LeaseLost> {
         match work {
             Work::EndGroups => {
-                let start = Instant::now();
-                let wait = self.empty_groups(lease, start)?;
-                Ok(Run { wait, rest: start.elapsed().min(PATIENCE) * REST, ..Run::default() })
+                let mut time = WorkTime::start();
+                let wait = self.empty_groups(lease, Instant::now())?;
+                Ok(Run { wait, rest: time.lap().min(PATIENCE) * REST, ..Run::default() })
             }
             Work::Clear => self.maintain(lease, limit, REST, |maintenance| maintenance.remove_cleared()),
             Work::Reap => self.maintain(lease, limit, REST_REAP, |maintenance| maintenance.reap_expired()),

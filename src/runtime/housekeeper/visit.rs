@@ -13,6 +13,7 @@ use lowwater_base::unwind::caught;
 use super::lease::{Lease, LeaseLost};
 use super::schedule::Run;
 use super::shared::{HousekeeperShared, PATIENCE};
+use super::work_time::WorkTime;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 
 /// The longest planned visit of a cache, far below the standby's patience.
@@ -21,7 +22,7 @@ pub(super) const VISIT_MAX: Duration = Duration::from_millis(50);
 impl HousekeeperShared {
     /// Runs `f` on each cache, again and again for `limit` as long as there is more to do and the
     /// cache is not being dropped. A call after which there is no more at once is followed by a
-    /// rest of `idle_rest` times its duration.
+    /// rest of `idle_rest` times its processor time.
     pub(super) fn maintain(
         &self,
         lease: Lease,
@@ -34,14 +35,13 @@ impl HousekeeperShared {
             // The drop of a cache removes it, and waits for the visit.
             let is_removed = || self.state.lock().caches.get(id.0).is_none();
             let start = Instant::now();
-            let mut begin = start;
+            let mut time = WorkTime::start();
             loop {
                 let next = f(maintenance);
                 let now = Instant::now();
                 let times = if let NextRun::Now { rest } = next { rest } else { idle_rest };
-                // The time is longer only if the process was stopped, for example.
-                run.rest += (now - begin).min(PATIENCE) * times;
-                begin = now;
+                // Longer only if the standby could not take the lease over.
+                run.rest += time.lap().min(PATIENCE) * times;
                 let wait = match next {
                     NextRun::Now { .. } if now - start < limit && !is_removed() => continue,
                     NextRun::Now { .. } => Some(Duration::ZERO),
@@ -101,15 +101,19 @@ mod tests {
     use crate::runtime::maintenance::no_records::NoRecords;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Sweeps caches, without the housekeeper's threads. Each call for a cache takes a millisecond,
-    /// and the calls for one cache return `next`.
+    /// Sweeps caches, without the housekeeper's threads. Each call for a cache works for a
+    /// millisecond, and the calls for one cache return `next`.
     fn sweep(caches: u64, limit: Duration, next: [NextRun; 2]) -> Run {
         let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, any_retired())) };
         for id in 1..=caches {
             let calls = AtomicUsize::new(0);
             // Relaxed: one thread.
             let cache = NoRecords::reaping(move || {
-                std::thread::sleep(Duration::from_millis(1));
+                let mut time = WorkTime::start();
+                let mut worked = Duration::ZERO;
+                while worked < Duration::from_millis(1) {
+                    worked += time.lap();
+                }
                 next[calls.fetch_add(1, Ordering::Relaxed)]
             });
             housekeeper.add(MaintenanceId(id), Arc::new(cache));
