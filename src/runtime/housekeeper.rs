@@ -4,8 +4,9 @@
 //! caches about groups that end, on the thread that ends the group.
 //!
 //! The thread sleeps while there is nothing to do. It works for half a millisecond at a time in
-//! each cache, and rests in between. Each kind of work has its own rest, which only a dropped cache
-//! interrupts, for itself alone. The rest is a multiple of the processor time used in all caches:
+//! each cache, for 50 ms at a time in all of them, and rests in between. Each kind of work has its
+//! own rest, which only a dropped cache interrupts, for itself alone. The rest is a multiple of the
+//! processor time used in all caches:
 //!
 //! | work | rest | processor time |
 //! |---|---|---|
@@ -267,7 +268,9 @@ fn any_retired() -> Arc<Retired> {
 mod tests {
     use super::*;
     use crate::runtime::maintenance::no_records::NoRecords;
+    use crate::runtime::maintenance::NextRun;
     use crate::Runtime;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -288,6 +291,43 @@ mod tests {
         }
         assert!(endless.is_online());
         runtime.housekeeper().remove(id);
+    }
+
+    #[test]
+    fn the_sweeps_of_many_caches_do_not_hold_up_the_end_of_a_group() {
+        let runtime = Runtime::builder().unlimited().build().unwrap();
+        let group = runtime.group("group").unwrap();
+        let ids: Vec<_> = (0..100).map(|_| MaintenanceId::new()).collect();
+        let calls_of_first = Arc::new(AtomicUsize::new(0));
+        for id in &ids {
+            let calls = if *id == ids[0] { Arc::clone(&calls_of_first) } else { Arc::default() };
+            // Relaxed, both accesses: only the number matters.
+            let cache = NoRecords::reaping(move || {
+                std::thread::sleep(Duration::from_millis(1));
+                let is_done = calls.fetch_add(1, Ordering::Relaxed) % 11 == 10;
+                if is_done {
+                    NextRun::In(Duration::from_millis(1))
+                } else {
+                    NextRun::Now { rest: 0 }
+                }
+            });
+            runtime.housekeeper().add(*id, Arc::new(cache));
+        }
+        runtime.housekeeper().notifier().notify_reaper();
+        let start = Instant::now();
+        // In the second sweep of each.
+        while calls_of_first.load(Ordering::Relaxed) < 13 {
+            assert!(start.elapsed() < Duration::from_secs(60), "no second sweep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let start = Instant::now();
+        runtime.drop_group(&group).unwrap();
+        while group.is_online() {
+            // 1.1 seconds is the time of a sweep of all caches.
+            assert!(start.elapsed() < Duration::from_millis(500), "it waits for the sweeps of all caches");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ids.iter().for_each(|id| runtime.housekeeper().remove(*id));
     }
 
     /// Drops the group that ends, as a call that found it online before.

@@ -103,8 +103,8 @@ impl NextRun {
     }
 }
 
-/// The number of a cache in the process, from 1 on; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The number of a cache in the process, from 1 on; never used again. The default is below all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MaintenanceId(pub(crate) u64);
 
 impl MaintenanceId {

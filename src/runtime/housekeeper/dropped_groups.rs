@@ -54,7 +54,7 @@ impl HousekeeperShared {
             return Ok(wait);
         }
         // Once for all groups that have ended.
-        let left_out = self.visit_each(lease, |_, maintenance| maintenance.release_memory())?;
+        let left_out = self.visit_each(lease, |maintenance| maintenance.release_memory())?;
         if left_out.is_empty() {
             self.state.lock().release_due = false;
             return Ok(wait);
@@ -174,7 +174,7 @@ impl HousekeeperShared {
         }
         let mut is_empty = true;
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
-        let left_out = self.visit_each(lease, |_, maintenance| {
+        let left_out = self.visit_each(lease, |maintenance| {
             for node in nodes() {
                 // Beyond the time of `WORK`, only until a record is found: the group counts as
                 // empty only if each cache has none on each node.

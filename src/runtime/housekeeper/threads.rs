@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lowwater_shrinker::CallbackScope;
 
 use super::lease::{Lease, LeaseLost};
-use super::schedule::{Run, Work};
+use super::schedule::{Bounds, Run, Work};
 use super::shared::{HousekeeperShared, HousekeeperState, PATIENCE};
 use super::visit::VISIT_MAX;
 use super::work_time::WorkTime;
@@ -42,8 +42,8 @@ impl HousekeeperShared {
             self.drop_leftovers(lease)?;
             for work in Work::ALL {
                 let begun = self.state.lock().schedule(work).begin(Instant::now(), VISIT_MAX);
-                if let Some(limit) = begun {
-                    let run = self.work(lease, work, limit)?;
+                if let Some(bounds) = begun {
+                    let run = self.work(lease, work, bounds)?;
                     self.state.lock().schedule(work).end(run, Instant::now());
                 }
             }
@@ -62,16 +62,16 @@ impl HousekeeperShared {
     }
 
     /// Does one part of a kind of work.
-    fn work(&self, lease: Lease, work: Work, limit: Duration) -> Result<Run, LeaseLost> {
+    fn work(&self, lease: Lease, work: Work, bounds: Bounds) -> Result<Run, LeaseLost> {
         match work {
             Work::EndGroups => {
                 let mut time = WorkTime::start();
                 let wait = self.empty_groups(lease, Instant::now())?;
                 Ok(Run { wait, rest: time.lap().min(PATIENCE) * REST, ..Run::default() })
             }
-            Work::Clear => self.maintain(lease, limit, REST, |maintenance| maintenance.remove_cleared()),
-            Work::Reap => self.maintain(lease, limit, REST_REAP, |maintenance| maintenance.reap_expired()),
-            Work::Compact => self.maintain(lease, limit, REST, |maintenance| maintenance.compact()),
+            Work::Clear => self.maintain(lease, bounds, REST, |maintenance| maintenance.remove_cleared()),
+            Work::Reap => self.maintain(lease, bounds, REST_REAP, |maintenance| maintenance.reap_expired()),
+            Work::Compact => self.maintain(lease, bounds, REST, |maintenance| maintenance.compact()),
         }
     }
 

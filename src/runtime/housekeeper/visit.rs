@@ -11,99 +11,153 @@ use std::time::{Duration, Instant};
 use lowwater_base::unwind::caught;
 
 use super::lease::{Lease, LeaseLost};
-use super::schedule::Run;
+use super::schedule::{Bounds, Run, WORK};
 use super::shared::{HousekeeperShared, PATIENCE};
 use super::work_time::WorkTime;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 
 /// The longest planned visit of a cache, far below the standby's patience.
 pub(super) const VISIT_MAX: Duration = Duration::from_millis(50);
+/// The time of visits after which a run begins no further one. So another kind of work waits for
+/// this and one visit at most, per kind.
+const RUN_MAX: Duration = Duration::from_millis(50);
 
 impl HousekeeperShared {
-    /// Runs `f` on each cache, again and again for `limit` as long as there is more to do and the
-    /// cache is not being dropped. A call after which there is no more at once is followed by a
-    /// rest of `idle_rest` times its processor time.
+    /// Runs `f` on each cache, again and again for `bounds.visit` as long as there is more to do
+    /// and the cache is not being dropped. A call after which there is no more at once is followed
+    /// by a rest of `idle_rest` times its processor time.
+    ///
+    /// Ends when the visits of caches with something to do have taken [`RUN_MAX`]. Those of idle
+    /// caches do not count: with very many, the housekeeper would never sleep.
     pub(super) fn maintain(
         &self,
         lease: Lease,
-        limit: Duration,
+        bounds: Bounds,
         idle_rest: u32,
         f: impl Fn(&dyn Maintenance) -> NextRun,
     ) -> Result<Run, LeaseLost> {
-        let mut run = Run::default();
-        self.visit_each(lease, |id, maintenance| {
-            // The drop of a cache removes it, and waits for the visit.
-            let is_removed = || self.state.lock().caches.get(id.0).is_none();
-            let start = Instant::now();
-            let mut time = WorkTime::start();
-            loop {
-                let next = f(maintenance);
-                let now = Instant::now();
-                let times = if let NextRun::Now { rest } = next { rest } else { idle_rest };
-                // Longer only if the standby could not take the lease over.
-                run.rest += time.lap().min(PATIENCE) * times;
-                let wait = match next {
-                    NextRun::Now { .. } if now - start < limit && !is_removed() => continue,
-                    NextRun::Now { .. } => Some(Duration::ZERO),
-                    NextRun::In(time) => Some(time),
-                    NextRun::WhenNotified => None,
-                };
-                if wait != Some(Duration::ZERO) {
-                    run.finished += now - start;
+        let mut run = Run { last: bounds.after, ..Run::default() };
+        let mut worked = Duration::ZERO;
+        let above = (bounds.after, MaintenanceId(u64::MAX));
+        let others = (MaintenanceId::default(), bounds.after);
+        for (mut after, to) in [above, others] {
+            while let Some(visited) = self.visit_next(lease, after, to, |id, maintenance| {
+                worked += self.maintain_one(id, bounds, idle_rest, &mut run, || f(maintenance));
+            })? {
+                after = visited.id;
+                run.last = visited.id;
+                if worked >= RUN_MAX {
+                    run.wait = Some(Duration::ZERO);
+                    return Ok(run);
                 }
-                run.wait = run.wait.into_iter().chain(wait).min();
-                return;
             }
-        })?;
+        }
         Ok(run)
     }
 
-    /// Runs `f` on each cache, without the housekeeper's lock. Returns the caches that were left
-    /// out because another thread is blocked in them. A panic of `f` ends the visit of that cache
-    /// only.
+    /// The visit of one cache by [`maintain`](Self::maintain). Returns its time, or zero if the
+    /// cache had nothing to do.
+    fn maintain_one(
+        &self,
+        id: MaintenanceId,
+        bounds: Bounds,
+        idle_rest: u32,
+        run: &mut Run,
+        f: impl Fn() -> NextRun,
+    ) -> Duration {
+        // The drop of a cache removes it, and waits for the visit.
+        let is_removed = || self.state.lock().caches.get(id.0).is_none();
+        let (start, mut time) = (Instant::now(), WorkTime::start());
+        // When the present call has begun, and the end of the calls that had something to do.
+        let (mut begun, mut worked) = (Duration::ZERO, Duration::ZERO);
+        let wait = loop {
+            let next = f();
+            let elapsed = start.elapsed();
+            let times = if let NextRun::Now { rest } = next { rest } else { idle_rest };
+            // Longer only if the standby could not take the lease over.
+            run.rest += time.lap().min(PATIENCE) * times;
+            match next {
+                NextRun::Now { .. } => worked = elapsed,
+                NextRun::In(time) => break Some(time),
+                NextRun::WhenNotified => break None,
+            }
+            if elapsed >= bounds.visit || is_removed() {
+                break Some(Duration::ZERO);
+            }
+            begun = elapsed;
+        };
+        if wait != Some(Duration::ZERO) && begun < WORK {
+            run.finished += start.elapsed();
+        }
+        run.wait = run.wait.into_iter().chain(wait).min();
+        worked
+    }
+
+    /// Runs `f` on each cache. Returns the caches that were left out because another thread is
+    /// blocked in them.
     pub(super) fn visit_each(
         &self,
         lease: Lease,
-        mut f: impl FnMut(MaintenanceId, &dyn Maintenance),
+        mut f: impl FnMut(&dyn Maintenance),
     ) -> Result<Vec<MaintenanceId>, LeaseLost> {
-        let (mut after, mut left_out) = (MaintenanceId(0), Vec::new());
-        loop {
-            // Inserts may wait for their memory.
-            self.drop_leftovers(lease)?;
-            let mut state = self.state.lock();
-            let Some((id, maintenance)) = state.next_cache(after) else { return Ok(left_out) };
-            after = id;
-            if state.in_callback.contains(&id) {
-                left_out.push(id);
-                continue;
-            }
-            let maintenance = Arc::clone(maintenance);
-            state.in_callback.push(id);
-            self.before_callback(&mut state);
-            drop(state);
-            let _panicked = caught(|| f(id, &*maintenance));
-            // The last handle, if the cache was dropped meanwhile: its drop runs user code, that of
-            // all values the cache has captured.
-            let _panicked = caught(|| drop(maintenance));
-            let mut state = self.state.lock();
-            state.in_callback.retain(|at| *at != id);
-            self.callback_done.notify_all();
-            self.after_callback(&mut state, lease)?;
+        let (mut after, mut left_out) = (MaintenanceId::default(), Vec::new());
+        let last = MaintenanceId(u64::MAX);
+        while let Some(visited) = self.visit_next(lease, after, last, |_, maintenance| f(maintenance))? {
+            after = visited.id;
+            left_out.extend(visited.is_left_out.then_some(visited.id));
         }
+        Ok(left_out)
     }
+
+    /// Runs `f`, without the housekeeper's lock, on the cache with the least id above `after`, at
+    /// most `to`; none if there is no such cache. A panic of `f` ends the visit of that cache only.
+    fn visit_next(
+        &self,
+        lease: Lease,
+        after: MaintenanceId,
+        to: MaintenanceId,
+        f: impl FnOnce(MaintenanceId, &dyn Maintenance),
+    ) -> Result<Option<Visited>, LeaseLost> {
+        // Inserts may wait for their memory.
+        self.drop_leftovers(lease)?;
+        let mut state = self.state.lock();
+        let Some((id, maintenance)) = state.next_cache(after).filter(|(id, _)| *id <= to) else { return Ok(None) };
+        if state.in_callback.contains(&id) {
+            return Ok(Some(Visited { id, is_left_out: true }));
+        }
+        let maintenance = Arc::clone(maintenance);
+        state.in_callback.push(id);
+        self.before_callback(&mut state);
+        drop(state);
+        let _panicked = caught(|| f(id, &*maintenance));
+        // The last handle, if the cache was dropped meanwhile: its drop runs user code, that of all
+        // values the cache has captured.
+        let _panicked = caught(|| drop(maintenance));
+        let mut state = self.state.lock();
+        state.in_callback.retain(|at| *at != id);
+        self.callback_done.notify_all();
+        self.after_callback(&mut state, lease)?;
+        Ok(Some(Visited { id, is_left_out: false }))
+    }
+}
+
+/// A visited cache.
+struct Visited {
+    id: MaintenanceId,
+    /// The cache was not visited: another thread is blocked in it.
+    is_left_out: bool,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::schedule::WORK;
     use super::super::{any_retired, Housekeeper};
     use super::*;
     use crate::runtime::maintenance::no_records::NoRecords;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Sweeps caches, without the housekeeper's threads. Each call for a cache works for a
-    /// millisecond, and the calls for one cache return `next`.
-    fn sweep(caches: u64, limit: Duration, next: [NextRun; 2]) -> Run {
+    /// Sweeps caches, without the housekeeper's threads, from the sixth one on. Each call for a
+    /// cache works for a millisecond, and the calls for one cache return `next`.
+    fn sweep(caches: u64, visit: Duration, next: [NextRun; 2]) -> Run {
         let housekeeper = Housekeeper { shared: Arc::new(HousekeeperShared::new(1, any_retired())) };
         for id in 1..=caches {
             let calls = AtomicUsize::new(0);
@@ -118,7 +172,8 @@ mod tests {
             });
             housekeeper.add(MaintenanceId(id), Arc::new(cache));
         }
-        let run = housekeeper.shared.maintain(Lease::default(), limit, 19, |maintenance| maintenance.reap_expired());
+        let bounds = Bounds { after: MaintenanceId(5), visit };
+        let run = housekeeper.shared.maintain(Lease::default(), bounds, 19, |maintenance| maintenance.reap_expired());
         run.ok().unwrap()
     }
 
@@ -126,14 +181,24 @@ mod tests {
     fn each_sweep_is_followed_by_a_rest() {
         let ms = Duration::from_millis;
         let run = sweep(8, Duration::MAX, [NextRun::Now { rest: 3 }, NextRun::In(ms(1))]);
-        assert!(run.rest >= ms(8 * (3 + 19)) && run.finished >= ms(8 * 2), "{run:?}");
-        assert_eq!(run.wait, Some(ms(1)));
+        assert!(run.rest >= ms(8 * (3 + 19)), "{run:?}");
+        assert_eq!((run.wait, run.finished), (Some(ms(1)), Duration::ZERO), "longer than `WORK`");
         let run = sweep(8, WORK, [NextRun::Now { rest: 3 }; 2]);
         assert!(run.rest >= ms(8 * 3), "{run:?}");
         assert_eq!((run.wait, run.finished), (Some(Duration::ZERO), Duration::ZERO));
         let run = sweep(1, WORK, [NextRun::WhenNotified; 2]);
-        assert!(run.rest >= ms(19), "{run:?}");
+        assert!(run.rest >= ms(19) && run.finished >= ms(1), "{run:?}");
         assert_eq!(run.wait, None);
+    }
+
+    #[test]
+    fn a_run_ends_before_it_has_visited_all_caches_with_something_to_do() {
+        let idle = NextRun::In(Duration::from_secs(1));
+        let run = sweep(100, WORK, [NextRun::Now { rest: 3 }; 2]);
+        assert!(run.last > MaintenanceId(5) && run.last <= MaintenanceId(55), "{run:?}");
+        assert_eq!(run.wait, Some(Duration::ZERO));
+        let run = sweep(100, WORK, [idle; 2]);
+        assert_eq!((run.last, run.wait), (MaintenanceId(5), Some(Duration::from_secs(1))), "all were visited");
     }
 
     /// The drop of the cache waits for the visit.
@@ -150,8 +215,8 @@ mod tests {
             NextRun::Now { rest: 3 }
         });
         housekeeper.add(MaintenanceId(1), Arc::new(cache));
-        let run =
-            housekeeper.shared.maintain(Lease::default(), VISIT_MAX, 19, |maintenance| maintenance.reap_expired());
+        let bounds = Bounds { after: MaintenanceId(0), visit: VISIT_MAX };
+        let run = housekeeper.shared.maintain(Lease::default(), bounds, 19, |maintenance| maintenance.reap_expired());
         assert!(run.is_ok());
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
