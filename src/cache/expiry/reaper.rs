@@ -11,7 +11,8 @@
 //! A sweep begins [`PERIOD`] after the start of the last one, at the earliest. It rests between
 //! parts, so that it takes up to 20 times as long as visiting all records without rest (with many
 //! expired records 4 times). So an expired record is removed within one period plus two sweeps;
-//! README.md and docs/GUIDE.md state it in these numbers.
+//! README.md and docs/GUIDE.md state it in these numbers. Beside other caches a sweep takes longer:
+//! all share that processor time.
 //!
 //! # The floor of the clock
 //!
