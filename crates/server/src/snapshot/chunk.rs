@@ -49,8 +49,8 @@ pub struct Header {
     pub last_serial: u64,
     /// The time from the save until a delayed flush, in whole milliseconds.
     pub flush_left: Option<Duration>,
-    /// The saving server's delimiter: it ends the name of its tenant in a key. `None` in a file that
-    /// does not have it.
+    /// The saving server's delimiter: it ends the name of its tenant in a key. `None` in a file
+    /// that does not have it.
     pub delimiter: Option<u8>,
 }
 
