@@ -189,7 +189,8 @@ where
 
     /// Drops a part of the retired records, if they are many. If readers hold back so much that
     /// `bytes` do not fit, waits for readers, for at most the time limit of a charge or
-    /// [`READERS_WAITS_MIN`] waits, whichever is longer. Inside a callback rejects instead.
+    /// [`READERS_WAITS_MIN`] waits, whichever is longer, and the rest of a lap over all caches.
+    /// Inside a callback rejects instead.
     #[cold]
     fn look_at_retired(&self, bytes: ByteSize) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
@@ -221,13 +222,14 @@ where
                 return Err(RejectReason::NoRoom { bytes, group: root.try_path().unwrap_or_default() });
             }
             // Records that no reader holds back may be in a cache that was not visited yet.
-            if swept.is_some() && progress.is_made() {
+            let is_late = Instant::now() >= deadline;
+            if swept.is_some() && progress.is_made(is_late) {
                 if swept == Some(None) {
                     std::thread::sleep(READERS_WAIT);
                 }
                 continue;
             }
-            if swept.is_none() || waits >= READERS_WAITS_MIN && Instant::now() >= deadline {
+            if swept.is_none() || waits >= READERS_WAITS_MIN && is_late {
                 // No reader holds back the entries that a large cache has left.
                 let drop_leftover = |_scope| runtime.housekeeper().drop_leftover();
                 if leftovers < LEFTOVERS_MAX && runtime.registry().first_no_reclaim_scope().is_some_and(drop_leftover) {
@@ -259,7 +261,12 @@ fn stock_near_limit(bytes: ByteSize, limit: ByteSize, slots: usize) -> ByteSize 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use lowwater_store::slab::RetiredBytes;
+
     use super::*;
+    use crate::runtime::{MaintenanceId, Retires, Runtime};
 
     #[test]
     fn near_a_limit_all_stocks_are_at_most_an_eighth_of_it() {
@@ -271,5 +278,52 @@ mod tests {
         }
         assert_eq!(stock_near_limit(ByteSize::new(100), limit, 2), ByteSize::new(700), "seven more records");
         assert_eq!(stock_near_limit(ByteSize::new(100), ByteSize::ZERO, 2), ByteSize::ZERO);
+    }
+
+    /// A cache with retired entries of one byte each: each visit drops some, or another thread
+    /// drops one beside it.
+    struct DropsInSweep {
+        bytes: Arc<RetiredBytes>,
+        by_this_thread: bool,
+    }
+
+    impl Retires for DropsInSweep {
+        fn start_grace_period(&self, _known: Known) -> bool {
+            self.bytes.add(-i64::from(!self.by_this_thread));
+            self.by_this_thread
+        }
+
+        fn drop_some(&self, entries: usize, _known: Known) -> usize {
+            self.bytes.add(-(entries as i64));
+            entries
+        }
+    }
+
+    /// Inserts a record while the retired bytes are 64 KiB above the bound, and returns the bytes
+    /// that are dropped before it is refused.
+    fn dropped_by_an_insert(by_this_thread: bool) -> u64 {
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).direct_time_max(Duration::ZERO).build().unwrap();
+        let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+        let retired = runtime.retired();
+        let drops: Arc<dyn Retires> = Arc::new(DropsInSweep { bytes: retired.count(), by_this_thread });
+        retired.add(MaintenanceId(u64::MAX / 2), Arc::downgrade(&drops));
+        let before = ByteSize::mib(17) + ByteSize::kib(64);
+        retired.count().add(before.get() as i64);
+        let refused = cache.insert(1, 1).map_err(|error| error.reason);
+        assert!(matches!(refused, Err(RejectReason::HeldByReaders { .. })), "{refused:?}");
+        let dropped = before.saturating_sub(retired.bytes());
+        retired.remove(MaintenanceId(u64::MAX / 2));
+        retired.count().add(-(retired.bytes().get() as i64));
+        dropped.get()
+    }
+
+    #[test]
+    fn a_late_insert_waits_for_no_end_of_drops() {
+        // A lap over two caches, and a sweep after each wait.
+        let sweeps = u64::from(READERS_WAITS_MIN) + 3;
+        let dropped = dropped_by_an_insert(false);
+        assert!(dropped <= sweeps, "{dropped} drops of another thread");
+        let dropped = dropped_by_an_insert(true);
+        assert!(dropped <= 256 * sweeps, "{dropped} drops of this thread");
     }
 }

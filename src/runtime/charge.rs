@@ -45,10 +45,10 @@ impl Runtime {
     /// another thread is inside a callback or evicts from a cache that is busy for this one
     /// ([`Scan::Busy`](lowwater_shrinker::Scan::Busy)), the charge waits for it, for the same time.
     /// Before it is refused, entries that were removed and that no reader holds back are dropped,
-    /// as their values may have charges; within that time, the charge waits for readers up to 8
-    /// times, for 50 us each. After an attempt in vain, a charge does neither for a millisecond.
-    /// The calling thread must not hold a lock that a shrinker's callback or a value's `Drop`
-    /// takes.
+    /// as their values may have charges: within that time, but all caches are visited, O(caches).
+    /// Within that time, too, the charge waits for readers up to 8 times, for 50 us each. After an
+    /// attempt in vain, a charge does neither for a millisecond. The calling thread must not hold a
+    /// lock that a shrinker's callback or a value's `Drop` takes.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Runtime {
                 continue;
             }
             // The needed records may be in a cache that was not visited yet.
-            if progress.is_made() {
+            if progress.is_made(is_late) {
                 if swept == Swept::ByAnother {
                     std::thread::sleep(IN_FLIGHT_WAIT);
                 }
@@ -199,6 +199,7 @@ enum Swept {
 mod tests {
     use std::sync::Arc;
 
+    use lowwater_store::slab::RetiredBytes;
     use parking_lot::Mutex;
 
     use super::*;
@@ -247,6 +248,35 @@ mod tests {
         runtime.retired().add(MaintenanceId(1), Arc::downgrade(&retires));
         let _dropped = runtime.retired().sweep(Known::All);
         assert_eq!(*cache.is_search_due.lock(), Some(true));
+        runtime.retired().remove(MaintenanceId(1));
+        runtime.root().uncharge(budget);
+    }
+
+    /// A cache beside whose visits another thread drops a retired entry of one byte each.
+    struct FallsInSweep(Arc<RetiredBytes>);
+
+    impl Retires for FallsInSweep {
+        fn start_grace_period(&self, _known: Known) -> bool {
+            self.0.add(-1);
+            false
+        }
+
+        fn drop_some(&self, _entries: usize, _known: Known) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_late_charge_waits_for_no_end_of_another_threads_drops() {
+        let budget = ByteSize::mib(1);
+        let runtime = Runtime::builder().budget(budget).direct_time_max(Duration::ZERO).build().unwrap();
+        runtime.charge(runtime.root(), budget).unwrap();
+        let cache: Arc<dyn Retires> = Arc::new(FallsInSweep(runtime.retired().count()));
+        runtime.retired().add(MaintenanceId(1), Arc::downgrade(&cache));
+        runtime.retired().count().add(10_000);
+        assert!(runtime.charge(runtime.root(), ByteSize::new(1)).is_err());
+        let dropped = 10_000 - runtime.retired().bytes().get();
+        assert!(dropped <= 2, "{dropped} drops: one sweep, and one more for a lap over all caches");
         runtime.retired().remove(MaintenanceId(1));
         runtime.root().uncharge(budget);
     }

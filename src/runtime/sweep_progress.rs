@@ -2,8 +2,8 @@
 //!
 //! A sweep visits a part of the caches, so a charge that waits for readers must not count a sweep
 //! that drops nothing as a wait before all caches were visited. A change must ensure that a charge
-//! does not wait for ever: each progress lowers the fewest bytes that were seen, or brings the end
-//! of the one lap over all caches that follows.
+//! does not wait for ever: until its deadline each new low of the retired bytes begins another lap
+//! over all caches; afterwards only the rest of the present lap counts.
 
 use lowwater_lru_core::ByteSize;
 
@@ -26,13 +26,13 @@ impl<'a> SweepProgress<'a> {
         Self { retired, least: retired.bytes(), begin: visits, seen: visits }
     }
 
-    /// Returns whether another sweep may help without a wait for readers: since the last call the
-    /// retired bytes have become fewer than ever, or sweeps have visited more caches, and not all
-    /// caches yet.
-    pub(crate) fn is_made(&mut self) -> bool {
+    /// Returns whether another sweep may help without a wait for readers: since the last call
+    /// sweeps have visited more caches, and not all of this lap yet; or, unless the charge
+    /// `is_late`, the retired bytes have become fewer than ever.
+    pub(crate) fn is_made(&mut self, is_late: bool) -> bool {
         let (bytes, visits) = (self.retired.bytes(), self.retired.visits());
         let has_visited = visits != std::mem::replace(&mut self.seen, visits);
-        if bytes < self.least {
+        if bytes < self.least && !is_late {
             (self.least, self.begin) = (bytes, visits);
             return true;
         }
