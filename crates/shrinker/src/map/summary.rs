@@ -161,12 +161,13 @@ impl Summary {
     fn skip_turn(&mut self, parent: &Memcg, mut gone: MemcgId) {
         let (mut next, mut at) = (None, Some(parent));
         while let Some(group) = at {
-            // INVARIANT 3: the parent of a node has a node.
-            let Some(node) = self.nodes.get(&group.id()) else { return };
-            next = next.or_else(|| node.children.next_after(Some(gone.get())).map(MemcgId::new));
-            if self.memcg(node.turn).is_none() {
-                if let Some(node) = self.nodes.get_mut(&group.id()) {
-                    node.turn = next.unwrap_or(group.id());
+            // The parent has no node if it has become a leaf: then no other child is next.
+            if let Some(node) = self.nodes.get(&group.id()) {
+                next = next.or_else(|| node.children.next_after(Some(gone.get())).map(MemcgId::new));
+                if self.memcg(node.turn).is_none() {
+                    if let Some(node) = self.nodes.get_mut(&group.id()) {
+                        node.turn = next.unwrap_or(group.id());
+                    }
                 }
             }
             (gone, at) = (group.id(), group.parent());

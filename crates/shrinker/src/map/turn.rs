@@ -200,6 +200,31 @@ mod tests {
         }
     }
 
+    /// The group that takes its turn next is emptied: the group after it is next, also if its
+    /// parent has objects and becomes a leaf, or has none and leaves the summary, too.
+    #[test]
+    fn the_group_after_an_emptied_one_takes_its_turn() {
+        for has_parent_objects in [true, false] {
+            let (tree, map, keys) = map(1, 1);
+            let limit = tree.root().create("limit").unwrap();
+            let [parent, sibling, last] = ["parent", "sibling", "last"].map(|name| limit.create(name).unwrap());
+            let child = parent.create("child").unwrap();
+            let with_objects =
+                [Some(&parent).filter(|_| has_parent_objects), Some(&child), Some(&sibling), Some(&last)];
+            with_objects.into_iter().flatten().for_each(|group| _ = map.set(group, NodeId::ZERO, keys[0]));
+            let next = || turns(&map, &limit, 1, 1).into_keys().next().unwrap().1;
+            if has_parent_objects {
+                assert_eq!(next(), parent.id());
+            } else {
+                // A lap, so that the child is next again.
+                assert_eq!([next(), next(), next()], [&child, &sibling, &last].map(Memcg::id));
+            }
+            retire(&map, &child, keys[0]);
+            map.nodes[0].summary.lock().assert_valid();
+            assert_eq!([next(), next()], [sibling.id(), last.id()], "parent with objects: {has_parent_objects}");
+        }
+    }
+
     /// There was no memory for the pairs of the first group, so they are missing from the table.
     #[test]
     fn a_call_looks_up_no_more_than_max_pairs() {
