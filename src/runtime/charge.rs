@@ -150,10 +150,8 @@ impl Runtime {
                 return charged;
             }
             let is_late = deadline.is_none_or(|deadline| Instant::now() >= deadline);
-            if let Swept::Dropped(1..) = swept {
-                if is_late {
-                    return charged;
-                }
+            let has_dropped = matches!(swept, Swept::Dropped(1..));
+            if has_dropped && !is_late {
                 continue;
             }
             // The needed records may be in a cache that was not visited yet.
@@ -165,8 +163,8 @@ impl Runtime {
             }
             // A reader, or another thread that sweeps, may hold back what is needed.
             if is_late || waits == SWEEP_WAITS_MAX || !self.retired().may_drop_more() {
-                // Another thread's sweep may make room for the next charge.
-                if swept != Swept::ByAnother {
+                // This sweep, or another thread's, may make room for the next charge.
+                if !has_dropped && swept != Swept::ByAnother {
                     self.retired().note_fruitless();
                 }
                 return charged;
@@ -254,6 +252,36 @@ mod tests {
 
     /// A cache beside whose visits another thread drops a retired entry of one byte each.
     struct FallsInSweep(Arc<RetiredBytes>);
+
+    /// A cache of which each visit drops one entry. With the drop, the charge of the entry's value
+    /// ends, if there is one.
+    struct DropsOne(Option<(Memcg, ByteSize)>);
+
+    impl Retires for DropsOne {
+        fn start_grace_period(&self, _known: Known) -> bool {
+            true
+        }
+
+        fn drop_some(&self, _entries: usize, _known: Known) -> usize {
+            self.0.iter().for_each(|(group, bytes)| group.uncharge(*bytes));
+            1
+        }
+    }
+
+    #[test]
+    fn a_late_charge_is_not_refused_before_all_caches_were_visited() {
+        let budget = ByteSize::mib(1);
+        let runtime = Runtime::builder().budget(budget).direct_time_max(Duration::ZERO).build().unwrap();
+        runtime.charge(runtime.root(), budget).unwrap();
+        let caches: Vec<Arc<dyn Retires>> = (0..1_000)
+            .map(|n| Arc::new(DropsOne((n == 999).then(|| (runtime.root().clone(), budget)))) as Arc<dyn Retires>)
+            .collect();
+        (1..).zip(&caches).for_each(|(id, cache)| runtime.retired().add(MaintenanceId(id), Arc::downgrade(cache)));
+        let charged = runtime.charge(runtime.root(), ByteSize::new(1));
+        assert!(charged.is_ok(), "{charged:?}");
+        runtime.root().uncharge(ByteSize::new(1));
+        (1..=1_000).for_each(|id| runtime.retired().remove(MaintenanceId(id)));
+    }
 
     impl Retires for FallsInSweep {
         fn start_grace_period(&self, _known: Known) -> bool {
