@@ -67,7 +67,7 @@ impl HousekeeperShared {
             Work::EndGroups => {
                 let mut time = WorkTime::start();
                 let wait = self.empty_groups(lease, Instant::now())?;
-                Ok(Run { wait, rest: time.lap().min(PATIENCE) * REST, ..Run::default() })
+                Ok(Run { wait, rest: time.lap(PATIENCE).min(PATIENCE) * REST, ..Run::default() })
             }
             Work::Clear => self.maintain(lease, bounds, REST, |maintenance| maintenance.remove_cleared()),
             Work::Reap => self.maintain(lease, bounds, REST_REAP, |maintenance| maintenance.reap_expired()),

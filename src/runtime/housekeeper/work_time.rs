@@ -5,9 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The most that counts as work between two readings where the processor time is not known.
-const UNKNOWN_MAX: Duration = Duration::from_millis(5);
-
 /// Measures processor time, on the thread that has created it.
 pub(super) struct WorkTime {
     /// The processor time of the thread; `None` if it is not known.
@@ -21,12 +18,13 @@ impl WorkTime {
         Self { processor: processor_time(), now: Instant::now() }
     }
 
-    /// Returns the processor time since the last reading.
-    pub(super) fn lap(&mut self) -> Duration {
+    /// Returns the processor time since the last reading. Where it is not known: the time since
+    /// then, at most `unknown_max`.
+    pub(super) fn lap(&mut self, unknown_max: Duration) -> Duration {
         let last = std::mem::replace(self, Self::start());
         match (last.processor, self.processor) {
             (Some(last), Some(now)) => now.saturating_sub(last),
-            _ => (self.now - last.now).min(UNKNOWN_MAX),
+            _ => (self.now - last.now).min(unknown_max),
         }
     }
 }
@@ -55,12 +53,12 @@ mod tests {
     fn computing_counts_and_blocking_does_not() {
         let mut time = WorkTime::start();
         std::thread::sleep(Duration::from_millis(100));
-        let blocked = time.lap();
+        let blocked = time.lap(Duration::from_millis(5));
         assert!(blocked < Duration::from_millis(20), "{blocked:?}");
         let (start, mut worked) = (Instant::now(), Duration::ZERO);
         while worked < Duration::from_millis(4) {
             assert!(start.elapsed() < Duration::from_secs(60), "{worked:?}");
-            worked += time.lap();
+            worked += time.lap(Duration::from_millis(5));
         }
     }
 }
