@@ -320,11 +320,12 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(60), "no second sweep");
             std::thread::sleep(Duration::from_millis(1));
         }
+        // The time of a sweep of all caches: at least 1.1 seconds, on a busy machine more.
+        let sweep = start.elapsed();
         let start = Instant::now();
         runtime.drop_group(&group).unwrap();
         while group.is_online() {
-            // 1.1 seconds is the time of a sweep of all caches.
-            assert!(start.elapsed() < Duration::from_millis(500), "it waits for the sweeps of all caches");
+            assert!(start.elapsed() < sweep / 2, "it waits for the sweeps of all caches, {sweep:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
         ids.iter().for_each(|id| runtime.housekeeper().remove(*id));
