@@ -193,6 +193,34 @@ fn an_entry_with_a_panicking_hash_stays_charged_until_found() {
     assert_eq!(books(), 0);
 }
 
+/// Two walks have isolated a record each, and neither key can be hashed now. Another thread has
+/// removed one record from the index: it leaves the handle to the walk, which must finish it.
+#[test]
+fn a_removed_record_is_not_put_back() {
+    use crate::cache::policy::queue::Queue;
+    use lowwater_lru_core::NodeId;
+
+    let runtime = Runtime::builder().unlimited().topology(Arc::new(crate::topology::Fixed::new(1))).build().unwrap();
+    let failing = Failing::default();
+    let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::new(100));
+    let cache = cache.build().unwrap();
+    let (core, root) = (&cache.inner.core, runtime.root());
+    (0..2).for_each(|key| drop(cache.insert(key, key)));
+    let mut isolated = [Queue::Probation, Queue::Main].map(|queue| core.queues.take(queue, root, NodeId::ZERO, 10));
+    assert_eq!(cache.remove(&0), Some(0));
+    failing.0.store(true, Ordering::Relaxed);
+    let mut finished = ByteSize::ZERO;
+    for record in isolated.iter_mut().flat_map(|isolated| std::iter::from_fn(|| isolated.pop())) {
+        let is_removed = record.key == 0;
+        let freed = core.put_back(record, RemovalCause::Size, root);
+        assert_eq!(freed.is_some(), is_removed);
+        finished = freed.unwrap_or(finished);
+    }
+    root.uncharge(finished);
+    assert_eq!(finished.get(), 100 + Cache::<u64, u64>::ENTRY_BYTES.get());
+    assert_eq!((cache.len() as u64, core.queues.count_node(NodeId::ZERO), cache.stats().removed), (1, 1, 1));
+}
+
 /// The time in which a cache of `entries` entries, whose keys cannot be hashed, puts 64 back.
 fn time_to_put_back(entries: u64) -> Duration {
     let runtime = Runtime::builder().unlimited().build().unwrap();

@@ -502,6 +502,19 @@ fn ticks_below(limit: impl Fn(&Memcg, &Memcg)) -> u32 {
     cache.inner.core.queues.tenants.get(&group).expect("it has evicted").shift()
 }
 
+/// The mean charge is that of evicted entries, which may have been larger than the present ones.
+#[test]
+fn the_estimated_charge_of_a_groups_entries_is_at_most_its_usage() {
+    let runtime = Runtime::builder().unlimited().build().unwrap();
+    let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::new(100)).build().unwrap();
+    let group = runtime.group("group").unwrap();
+    (0..1_000).for_each(|key| assert!(cache.entry(key).group(&group).insert(0).is_ok()));
+    let queues = &cache.inner.core.queues;
+    queues.tenants.of(&group).expect("there is memory").note_evicted(8, 8 << 20);
+    assert_eq!(queues.weigh(&group, 10), group.usage());
+    assert_eq!(queues.weigh(&group, 0), ByteSize::ZERO);
+}
+
 /// In parts of a large budget, all ages in a small group would be 0.
 #[test]
 fn the_ages_of_a_groups_ghosts_are_dated_by_its_own_room() {
