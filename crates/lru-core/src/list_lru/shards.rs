@@ -34,6 +34,7 @@
 
 mod cpu_hint;
 pub(super) mod shard;
+pub(super) mod shares;
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
@@ -46,6 +47,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use shard::{Shard, QUIET};
+use shares::{divide, Part, Shares, LISTS_MAX};
 
 /// The maximum number of shards of a list, however many processors there are: bounds their memory,
 /// and the lists that a walk visits. `list_lru.rs` and docs/DESIGN.md state the number.
@@ -204,16 +206,39 @@ impl ShardSet {
         (in_progress == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
     }
 
-    /// Registers a walk. Returns the number of the list to begin with, which differs between
-    /// concurrent walks, and the number of lists. `None`: the shards were joined. `whole` is the
-    /// split list.
-    pub(super) fn begin_walk(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
+    /// Registers a walk of `nr` items. Returns the number of the list to begin with, which differs
+    /// between concurrent walks, the number of lists, and the share of each. `None`: the shards
+    /// were joined. `whole` is the split list.
+    pub(super) fn begin_walk(&self, whole: &mut LockedList<'_>, nr: u64) -> Option<(usize, usize, Shares)> {
         let lists = 1 + self.shards.len();
-        self.with_walks(whole, |walks| {
+        let begin = self.with_walks(whole, |walks| {
             let begin = usize::from(walks.next) + walks.in_progress as usize;
             walks.in_progress += u32::from(!walks.ended);
-            (!walks.ended).then_some((begin % lists, lists))
-        })
+            (!walks.ended).then_some(begin % lists)
+        })?;
+        Some((begin, lists, self.shares(nr)))
+    }
+
+    /// Returns the share of each list in a walk of `nr` items. The caller holds the split list's
+    /// lock.
+    fn shares(&self, nr: u64) -> Shares {
+        let mut parts = [Part::default(); LISTS_MAX];
+        let [whole, of_shards @ ..] = &mut parts;
+        whole.len = self.whole().nr_items();
+        for (n, part) in (0..self.shards.len()).zip(&mut *of_shards) {
+            (part.len, part.credit) = (self.shard(n).one().nr_items(), self.shard(n).credit().into());
+            // The credits add up to 0.
+            whole.credit -= part.credit;
+        }
+        let mut shares = [u32::MAX; LISTS_MAX];
+        let Some(parts) = parts.get_mut(..=self.shards.len()) else { return shares };
+        if divide(nr, parts) {
+            shares.iter_mut().zip(&*parts).for_each(|(share, part)| *share = part.share);
+            let of_shards = (0..self.shards.len()).zip(parts.iter().skip(1));
+            of_shards.for_each(|(n, part)| self.shard(n).set_credit(part.credit as i32));
+            // At most one item.
+        }
+        shares
     }
 
     /// Unregisters a walk, and stores the number of the list with which the next one begins.

@@ -16,8 +16,8 @@
 //! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | released |
 //!
 //! A walk over a split list visits the list and its shards once each, oldest item first, and of
-//! each a share proportional to its length. The shards are not joined meanwhile, unless the group
-//! dies, which ends the walk.
+//! each a share in proportion to its length: over many walks exactly so (`shards/shares.rs`). The
+//! shards are not joined meanwhile, unless the group dies, which ends the walk.
 //!
 //! A verdict (an [`LruStatus`]) is bound to its callback invocation by a lifetime, so that it
 //! cannot be kept for later:
@@ -254,17 +254,16 @@ impl RawListLru {
         nr_to_walk: &mut u64,
         mut visit: impl FnMut(usize, &mut u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some(mut round) = WalkRound::begin(self, memcg, node) else { return visit(0, nr_to_walk) };
-        let whole = *nr_to_walk;
+        if *nr_to_walk == 0 {
+            return ControlFlow::Continue(());
+        }
+        let Some(mut round) = WalkRound::begin(self, memcg, node, *nr_to_walk) else { return visit(0, nr_to_walk) };
         for _ in 0..round.lists {
-            let (index, items) = round.turn();
-            let share = match whole >= round.items {
-                true => *nr_to_walk,
-                // At most `whole`, which is less than the number of items; rounded up, so that the
-                // shares add up to at least `whole`.
-                false => (u128::from(whole) * u128::from(items)).div_ceil(u128::from(round.items)) as u64,
-            };
+            let (index, share) = round.turn();
             let given = share.min(*nr_to_walk);
+            if given == 0 {
+                continue;
+            }
             let mut left = given;
             let end = visit(index, &mut left);
             *nr_to_walk -= given - left;

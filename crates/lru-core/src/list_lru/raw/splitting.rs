@@ -12,8 +12,8 @@ use super::super::chain::Chain;
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
 use super::super::locked::{FirstItem, LockedList};
-use super::super::shards::shards_wanted;
-use super::super::shards::ShardSet;
+use super::super::shards::shares::Shares;
+use super::super::shards::{shards_wanted, ShardSet};
 use super::super::table::{Pair, TableSlot};
 use super::RawListLru;
 use super::Writer;
@@ -242,32 +242,27 @@ pub(in super::super) struct WalkRound<'a> {
     pub(in super::super) lists: usize,
     /// The number of the next list to walk; after the last turn, the number with which the next
     /// walk begins.
-    pub(in super::super) next: usize,
-    /// The number of items on all of the lists at the start.
-    pub(in super::super) items: u64,
+    next: usize,
+    /// The number of items to visit of each list.
+    shares: Shares,
 }
 
 impl<'a> WalkRound<'a> {
-    /// Begins a walk over the shards. `None`: there are none.
-    pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId) -> Option<Self> {
+    /// Begins a walk of `nr` items over the shards. `None`: there are none.
+    pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId, nr: u64) -> Option<Self> {
         let guard = pin();
         let Some(Pair::ShardSet(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
         // If the shards end before the walk is registered, their items are on the list once we get
         // its lock, which is held until the move is complete.
-        let (next, lists) = split.begin_walk(&mut split.whole().lock(&guard))?;
-        Some(Self { lru, memcg, node, lists, next, items: split.nr_items() })
+        let (next, lists, shares) = split.begin_walk(&mut split.whole().lock(&guard), nr)?;
+        Some(Self { lru, memcg, node, lists, next, shares })
     }
 
-    /// Returns the index of the next list and the number of its items, and advances.
+    /// Returns the index of the next list and its share of the walk, and advances.
     pub(in super::super) fn turn(&mut self) -> (usize, u64) {
-        let guard = pin();
         let index = self.next;
         self.next = (index + 1) % self.lists;
-        let items = match self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
-            Some(Pair::ShardSet(split)) => split.list(index).nr_items().into(),
-            _ => 0, // The group died.
-        };
-        (index, items)
+        (index, self.shares.get(index).copied().unwrap_or(0).into())
     }
 }
 

@@ -114,6 +114,9 @@ struct Model {
     mixed: BTreeSet<(usize, u16)>,
 }
 
+/// One visit, in the unit of `Lists::owed`.
+const ONE: i64 = 1 << 30;
+
 /// A list and its shards, each oldest first.
 #[derive(Default)]
 struct Lists {
@@ -121,6 +124,8 @@ struct Lists {
     shards: Vec<VecDeque<usize>>,
     /// The number of the list with which the next walk begins: 0 is the list itself.
     next: usize,
+    /// The parts of visits that earlier walks owe each shard, in 2^30ths.
+    owed: Vec<i64>,
     /// Whether a sweep has visited the shards.
     is_swept: bool,
 }
@@ -153,20 +158,48 @@ impl Lists {
 
     fn join_shards(&mut self) {
         self.shards.drain(..).for_each(|mut shard| self.whole.append(&mut shard));
-        self.next = 0;
+        (self.next, self.owed) = (0, Vec::new());
+    }
+
+    /// Returns how many items of each list a walk visits.
+    fn shares(&mut self, nr: usize) -> Vec<usize> {
+        let lens: Vec<_> = self.all().map(VecDeque::len).collect();
+        if nr >= self.len() {
+            return lens;
+        }
+        self.owed.resize(self.shards.len(), 0);
+        let owed_whole = -self.owed.iter().sum::<i64>();
+        let owed = core::iter::once(owed_whole).chain(self.owed.iter().copied());
+        let mut owed: Vec<_> =
+            owed.zip(&lens).map(|(owed, &len)| owed + (nr * len) as i64 * ONE / self.len() as i64).collect();
+        let mut shares = Vec::from_iter(lens.iter().map(|_| 0));
+        for _ in 0..nr {
+            // Of equals, the first.
+            let more = (0..lens.len()).rev().filter(|&list| shares[list] < lens[list]);
+            let list = more.max_by_key(|&list| owed[list]).unwrap();
+            shares[list] += 1;
+            owed[list] -= ONE;
+        }
+        for (list, owed) in owed.into_iter().enumerate().skip(1) {
+            let most = if shares[list] == lens[list] { 0 } else { ONE };
+            self.owed[list - 1] = owed.clamp(-ONE, most);
+        }
+        shares
     }
 
     /// Performs a walk. Returns the removed and the rotated items, in the order of the visits, and
     /// the number of visits.
     fn walk(&mut self, nr: usize, verdicts: u16) -> (Vec<usize>, Vec<usize>, usize) {
         let (mut gone, mut turned, mut turn, mut left) = (Vec::new(), Vec::new(), 0, nr);
-        let (all, lists) = (self.len(), 1 + self.shards.len());
+        if nr == 0 {
+            return (gone, turned, 0);
+        }
+        let (shares, lists) = (self.shares(nr), 1 + self.shards.len());
         for _ in 0..lists {
             let index = self.next;
             self.next = (index + 1) % lists;
             let list = index.checked_sub(1).map_or(&mut self.whole, |shard| &mut self.shards[shard]);
-            let share = if nr >= all { left } else { (nr * list.len()).div_ceil(all) };
-            let shown = share.min(left).min(list.len());
+            let shown = shares[index].min(left).min(list.len());
             let (mut kept, mut rotated) = (VecDeque::new(), VecDeque::new());
             for item in list.drain(..shown).collect::<Vec<_>>() {
                 match verdicts >> (2 * turn) & 3 {

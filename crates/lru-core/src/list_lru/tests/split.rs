@@ -19,7 +19,7 @@ use crate::list_lru::shards::shard::Shard;
 use crate::list_lru::shards::ShardSet;
 use crate::list_lru::{sweep, Swept};
 use crate::rcu::pin;
-use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
+use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Pick};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ptr;
@@ -187,26 +187,50 @@ fn l13_a_walk_visits_of_each_shard_its_share() {
         shown
     };
     assert_eq!(shown(4), [0, 1, 4, 5], "half of each");
-    assert_eq!(shown(1), [0]);
-    assert_eq!(shown(1), [4], "the next walk begins behind where the last one ended");
+    assert_eq!(shown(1), [0], "the longest list");
+    assert_eq!(shown(1), [4], "its turn, as it has waited longer than the list");
     assert_eq!(shown(1), [5]);
-    assert_eq!(shown(2), [0, 4]);
+    assert_eq!(shown(5), [0, 1, 2, 4, 5], "the next walk begins behind where the last one ended");
+}
+
+/// A thread that adds rarely has a shard with few items, beside the long shard of a busy thread.
+#[test]
+fn l13_an_item_alone_on_a_shard_is_not_visited_before_its_time() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(&group, N0).unwrap());
+    assert!(lru.split_now(&group, N0));
+    let add = |number: usize, hint: usize| {
+        set_cpu_hint(hint);
+        lru.add(item(number), &group, N0).unwrap();
+    };
+    (0..800).for_each(|number| add(number, 0));
+    add(usize::MAX, 1);
+    let visited = (1..=200).find(|round| {
+        let [out, _] = lru.isolate_oldest(&group, N0, &mut 8, |_| Pick::First);
+        assert_eq!(out.len(), 8, "L11");
+        (0..8).for_each(|n| add(round * 8 + n, 0));
+        out.into_iter().any(|it: Arc<Item>| it.number == usize::MAX)
+    });
+    // In a single list it is the 801st: in round 101. With whole items, half a round earlier.
+    assert!(visited.is_some_and(|round| (50..=101).contains(&round)), "{visited:?}");
 }
 
 #[test]
 fn l13_concurrent_walks_begin_at_different_shards() {
-    let (_tree, group, lru, _items) = split_lists(1);
+    let (_tree, group, lru, _items) = split_lists(4);
     let mut shown = Vec::new();
-    lru.walk_one(&group, N0, &mut 1, |it| {
+    lru.walk_one(&group, N0, &mut 4, |it| {
         shown.push(it.item().number);
         let unlocked = it.unlock();
-        lru.walk_one(&group, N0, &mut 1, |it| {
+        lru.walk_one(&group, N0, &mut 4, |it| {
             shown.push(it.item().number);
             it.skip()
         });
         unlocked.stop()
     });
-    assert_eq!(shown, [0, 1], "the list, and its first shard");
+    assert_eq!(shown, [0, 4, 5, 0, 1], "the list, and its first shard");
 }
 
 #[test]
