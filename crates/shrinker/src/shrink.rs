@@ -51,6 +51,8 @@ pub(crate) struct VisitOutcome {
     /// of a [`ScanAmount::Share`] or [`ScanAmount::Batch`] ended early: at a bound, or because
     /// another thread scans ([`Scan::Busy`]).
     pub(crate) postponed: bool,
+    /// The number of objects before the scan; 0 if it is unknown.
+    pub(crate) counted: u64,
 }
 
 /// The count of a visit.
@@ -151,13 +153,14 @@ impl ShrinkSlab<'_> {
             (visited.last_run_ns, work.now_ns) = (now_ns, now_ns);
             work.spend_time(visited.time_ns);
         }
+        let counted = count.map_or(0, Count::objects);
         if live {
-            let counted = count.map_or(0, Count::objects);
             self.core.map.note(self.memcg, self.node, guard.key.id, counted, &visited);
         }
         guard.visited(visited);
         let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
-        VisitOutcome { progress: Progress { freed, scanned, callbacks, back_offs: back_offs.into(), busy }, postponed }
+        let progress = Progress { freed, scanned, callbacks, back_offs: back_offs.into(), busy };
+        VisitOutcome { progress, postponed, counted }
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.

@@ -143,7 +143,10 @@ impl Count {
 /// it scanned none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// This number of objects was freed; 0 if all were scanned and none could be freed yet.
+    /// This number of objects was freed; 0 if all were scanned and none could be freed yet. It may
+    /// be more than was requested. If victims are selected
+    /// [by utility](crate::RegistryConfig::by_utility), more than 256 are credited only as far as
+    /// [`Shrinker::count_objects`] returns fewer after the scan.
     Freed(u64),
     /// No progress is possible in this context (a lock is held, I/O is not allowed). The rest is
     /// left to the background.

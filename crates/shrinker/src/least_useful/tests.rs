@@ -486,3 +486,80 @@ fn a_thread_inside_a_closed_shrinker_does_not_count_it() {
     scorer.count_inside(0, &group, &mut guard);
     assert_eq!(pool.counts(), 0);
 }
+
+/// Reports a freed block of 2,048 objects of 4,096 bytes in each scan, more than are requested.
+struct Blocks {
+    blocks: AtomicU64,
+    is_weighed: bool,
+    /// The number of blocks that a scan frees; it reports one.
+    freed: u64,
+    /// The bytes that a scan uncharges beside those of the freed blocks.
+    uncharged: u64,
+}
+
+const BLOCK: u64 = 2_048;
+const BLOCK_BYTES: u64 = BLOCK * 4_096;
+
+impl Shrinker for Blocks {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        Count::Objects(self.blocks.load(Relaxed) * BLOCK)
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.blocks.fetch_sub(self.freed, Relaxed);
+        sc.memcg().uncharge(ByteSize::new(self.freed * BLOCK_BYTES + self.uncharged));
+        Scan::Freed(BLOCK)
+    }
+
+    fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {
+        self.is_weighed.then(|| ByteSize::new(self.blocks.load(Relaxed) * BLOCK_BYTES))
+    }
+}
+
+/// After `n` scans of a pair of 64 blocks, each followed by an insert of the bytes that it
+/// uncharged: returns the number of inserted objects per object held, the mean size of an object,
+/// and the KiB by which the clock advanced.
+fn blocks_after(n: u64, is_weighed: bool, freed: u64, uncharged: u64) -> (f64, u64, u64) {
+    let (tree, registry) = world(1, 1 << 40);
+    let blocks = Arc::new(Blocks { blocks: 64.into(), is_weighed, freed, uncharged });
+    let prepared = registry.builder("blocks").alloc().unwrap();
+    let occupancy = prepared.occupancy();
+    let _registration = prepared.register(Arc::clone(&blocks) as Arc<dyn Shrinker>);
+    occupancy.occupied(tree.root(), NodeId::ZERO);
+    core::mem::forget(tree.root().try_charge(ByteSize::new(64 * BLOCK_BYTES)).unwrap());
+    // The first bytes end an epoch, in which tallies decay.
+    pairs(&registry).clock.advance(1, 1 << 40);
+    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    scorer.count(0);
+    let before = pairs(&registry).clock.kib_left();
+    for _ in 0..n {
+        assert_eq!(batch(&registry, Reclaim::FOREGROUND).freed, BLOCK);
+        blocks.blocks.fetch_add(freed, Relaxed);
+        core::mem::forget(tree.root().try_charge(ByteSize::new(freed * BLOCK_BYTES + uncharged)).unwrap());
+    }
+    let advanced = before - pairs(&registry).clock.kib_left();
+    scorer.count(0);
+    let tallies = pairs(&registry).tallies(0).unwrap();
+    let turnover = f64::from(tallies.turnover(pairs(&registry).clock.epoch()).unwrap()) / f64::from(ONE);
+    (turnover.exp2(), tallies.mean(), advanced.into())
+}
+
+/// 64 blocks were inserted before the first count, and 64 after it.
+#[test]
+fn objects_that_a_scan_freed_beyond_256_count_as_inserted_later() {
+    for is_weighed in [true, false] {
+        let (turnover, mean, kib) = blocks_after(64, is_weighed, 1, 0);
+        assert!((turnover - 2.0).abs() < 0.01, "weighed {is_weighed}: {turnover} inserts per object");
+        assert_eq!(mean, 4_096, "weighed {is_weighed}");
+        assert!(kib.abs_diff(64 * BLOCK_BYTES / 1_024) <= 1, "weighed {is_weighed}: {kib} KiB");
+    }
+}
+
+/// A report of more than 256 objects is no evidence, whether nothing or a few bytes are uncharged.
+#[test]
+fn of_freed_objects_that_are_still_counted_at_most_256_count() {
+    for (is_weighed, uncharged) in [(true, 0), (false, 0), (true, 64), (false, 64)] {
+        let (turnover, ..) = blocks_after(32, is_weighed, 0, uncharged);
+        assert!((turnover - 1.0625).abs() < 0.01, "weighed {is_weighed}, {uncharged} bytes: {turnover}");
+    }
+}

@@ -9,6 +9,10 @@
 //! pair that does not count fewer objects is taken as empty until the next epoch, or until no other
 //! pair can be selected.
 //!
+//! A scan may free many more objects than a batch has, such as all pages of a large entry. The
+//! shrinker then counts again, and objects beyond [`SCAN_MAX`] are credited only as far as it
+//! counts fewer than before the scan. So a false report gains no more than two false counts would.
+//!
 //! A change must ensure that one scan takes a bounded time whatever the callbacks return.
 //! `BATCH_MAX` and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of
 //! the package `lowwater`).
@@ -37,7 +41,8 @@ const BATCH_PARTS_OF_NO_HITS: u64 = 4;
 /// Such a batch has at most this fraction of the registry's budget, as a divisor, or one object.
 const BYTES_PARTS_OF_NO_HITS: u64 = 64;
 /// The number of objects of one pair after which a scan ends though none was freed. More than a
-/// batch, because the first objects may only lose a second chance.
+/// batch, because the first objects may only lose a second chance. Also the number of freed objects
+/// that are credited without a count.
 const SCAN_MAX: u64 = 256;
 /// At each multiple of this, less 1, of scans in a row without a fall in the usage of the victim's
 /// group, the shrinker is taken to free none of the objects that it reports, unless it counts fewer
@@ -59,6 +64,16 @@ pub(super) struct Victim {
 pub(super) struct Scanned {
     pub(super) progress: Progress,
     pub(super) outcome: Outcome,
+}
+
+/// The calls of one scan.
+#[derive(Default)]
+struct Scans {
+    progress: Progress,
+    /// True if the last call was postponed: see [`VisitOutcome`].
+    postponed: bool,
+    /// The number of freed objects: see [`Victim::credited`].
+    credited: u64,
 }
 
 /// The result of a scan for the next selection.
@@ -91,20 +106,20 @@ impl Victim {
             }
             true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max: BATCH_MAX },
         };
-        let (progress, postponed) = self.scan_until_freed(scorer, &mut guard, amount, work);
+        let Scans { progress, postponed, credited } = self.scan_until_freed(scorer, &mut guard, amount, work);
         if progress.busy > 0 && progress.scanned == 0 {
             // Nothing was learned of the pair: another thread scans it.
             return Scanned { progress, outcome: Outcome::Kept };
         }
         let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());
-        // The reported numbers are clamped: a shrinker may report anything.
-        let freed = progress.freed.min(held).min(SCAN_MAX);
+        let freed = credited.min(held);
         if !pairs.holds(self.slot, self.id, self.memcg.id()) {
             // The pair holds nothing any more.
             pairs.clock.advance(freed.saturating_mul(mean).min(fall).min(budget), budget);
             let outcome = if freed > 0 { Outcome::Freed } else { Outcome::Gone };
             return Scanned { progress, outcome };
         }
+        // Clamped, as a shrinker may report anything.
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);
         let bytes = tallies.note_fall(freed, fall);
         tallies.scanned(freed, kept, guard.cost(), pairs.clock.epoch());
@@ -131,18 +146,17 @@ impl Victim {
         Scanned { progress, outcome }
     }
 
-    /// Calls the shrinker for this amount of objects until it frees something. Also returns whether
-    /// the scan was postponed: see [`VisitOutcome`].
+    /// Calls the shrinker for this amount of objects until it frees something.
     fn scan_until_freed(
         &self,
         scorer: &Scorer<'_>,
         guard: &mut CallGuard,
         amount: ScanAmount,
         work: &mut Work<'_>,
-    ) -> (Progress, bool) {
-        let mut progress = Progress::default();
-        while progress.freed == 0 && progress.scanned < SCAN_MAX {
-            if progress.scanned > 0 && guard.is_closed() {
+    ) -> Scans {
+        let mut scans = Scans::default();
+        while scans.progress.freed == 0 && scans.progress.scanned < SCAN_MAX {
+            if scans.progress.scanned > 0 && guard.is_closed() {
                 // A thread may be waiting for the end of the callbacks.
                 break;
             }
@@ -153,13 +167,31 @@ impl Victim {
             }
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
-            let VisitOutcome { progress: visited, postponed } = request.do_shrink_slab(guard, work);
-            progress += visited;
-            if visited.scanned == 0 {
-                return (progress, postponed);
+            let visited = request.do_shrink_slab(guard, work);
+            scans.progress += visited.progress;
+            scans.credited = self.credited(scorer, guard, node, &visited);
+            if visited.progress.scanned == 0 {
+                scans.postponed = visited.postponed;
+                break;
             }
         }
-        (progress, false)
+        scans
+    }
+
+    /// Returns the number of reported objects that are taken as freed: more than [`SCAN_MAX`] only
+    /// as far as the shrinker counts fewer objects than before the scan.
+    fn credited(&self, scorer: &Scorer<'_>, guard: &mut CallGuard, node: NodeId, visited: &VisitOutcome) -> u64 {
+        let freed = visited.progress.freed;
+        if freed <= SCAN_MAX || guard.is_closed() {
+            return freed.min(SCAN_MAX);
+        }
+        match guard.count(&ShrinkControl::count(&self.memcg, node, scorer.flags)) {
+            Ok(count) => freed.min(SCAN_MAX.max(visited.counted.saturating_sub(count.objects()))),
+            Err(_panicked) => {
+                scorer.core.panicked(guard);
+                SCAN_MAX
+            }
+        }
     }
 
     /// Selects a node on which the pair holds objects, at random in proportion to the objects

@@ -11,7 +11,7 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Registry, Scan, ShrinkControl, Work};
 
 use super::common::{CountFn, ScanFn, Shelf};
-use super::{batches, fill, honest_weight, shelf, weighed, world, Pool, N0, OBJECT};
+use super::{batch, batches, fill, honest_weight, shelf, weighed, world, Pool, N0, OBJECT};
 
 /// The maximum number of callbacks of one shrinker in one call that scans 1,000 objects: one for
 /// each object, and two counts with it.
@@ -285,6 +285,32 @@ fn each_panic_of_a_count_is_recorded() {
     batches(3, &registry, tree.root(), Reclaim::KSWAPD);
     is_armed.store(true, Relaxed);
     batches(30, &registry, tree.root(), Reclaim::FOREGROUND);
+    let stats = pool.registration.stats();
+    assert_eq!((panics.load(Relaxed), stats.panics, stats.quarantined), (1, 1, true));
+}
+
+/// Also of the count that checks a report of more freed objects than a batch has.
+#[test]
+fn a_panic_of_the_count_after_a_scan_is_recorded() {
+    let (tree, registry) = world(1);
+    let panics = Arc::new(AtomicU64::new(0));
+    let (is_armed, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&panics));
+    let armed = Arc::clone(&is_armed);
+    let count: CountFn = Box::new(move |_| {
+        if armed.load(Relaxed) {
+            seen.fetch_add(1, Relaxed);
+            panic!("a count that panics");
+        }
+        None
+    });
+    let scan: ScanFn = Box::new(move |_| {
+        is_armed.store(true, Relaxed);
+        Some(Scan::Freed(300))
+    });
+    let pool = Pool::with(&tree, &registry, "pool", shelf(Some(count), Some(scan), honest_weight));
+    // So many that the scan does not make the pair due for a count.
+    pool.shelf.add(tree.root(), N0, 100_000);
+    assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed, 300);
     let stats = pool.registration.stats();
     assert_eq!((panics.load(Relaxed), stats.panics, stats.quarantined), (1, 1, true));
 }
