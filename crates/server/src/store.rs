@@ -44,7 +44,7 @@ use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::item_number::ItemNumber;
 use crate::value::piece_pool::{PiecePool, POOL_SHARE};
-use crate::value::Value;
+use crate::value::{heap_bytes_max, Value};
 use crate::watchers::Watchers;
 
 use clock::Clock;
@@ -120,7 +120,7 @@ impl Store {
         let item_bytes_max = ByteSize::new(settings.item_bytes_max as u64);
         if settings.evict {
             let mins = settings.limits.iter().map(|(_, limits)| limits.min);
-            guarantees::check(guarantees::sum(mins), settings.budget, item_bytes_max)?;
+            guarantees::check(guarantees::sum(mins), settings.budget, charge_max(item_bytes_max))?;
         }
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
@@ -340,7 +340,7 @@ impl Store {
     /// Checks the sum of all tenants' `min` limits against `budget`.
     fn check_mins(&self, mins: u128, budget: ByteSize) -> Result<(), String> {
         match self.evict {
-            true => guarantees::check(mins, budget, self.item_bytes_max),
+            true => guarantees::check(mins, budget, charge_max(self.item_bytes_max)),
             // Without evictions, `min` has no effect.
             false => Ok(()),
         }
@@ -537,6 +537,11 @@ impl Store {
 
 fn weight(value: &Value) -> ByteSize {
     ByteSize::new(value.heap_bytes() as u64)
+}
+
+/// Returns the maximum charge of an item of up to `item_bytes` bytes, as `-I` counts them.
+fn charge_max(item_bytes: ByteSize) -> ByteSize {
+    ByteSize::new(heap_bytes_max(item_bytes.get() as usize) as u64).saturating_add(Values::ENTRY_BYTES)
 }
 
 fn idle_seconds(value: &Value, clock: Clock) -> u32 {

@@ -30,7 +30,7 @@ use lowwater_base::compact_bytes::{CompactBytes, Kept};
 
 use data::{Data, FullPieces};
 use item_flags::ItemFlags;
-use item_header::ItemHeader;
+use item_header::{ItemHeader, FRONT_PARTS_BYTES_MAX};
 use item_number::ItemNumber;
 use last_access::LastAccess;
 use malloc::block_bytes;
@@ -236,9 +236,21 @@ impl LongValue {
     /// Returns the heap memory of the value, its `Arc` included.
     #[inline(never)]
     fn heap_bytes(&self) -> usize {
-        let own = block_bytes(2 * size_of::<usize>() + size_of::<Self>());
-        own + self.front.heap_bytes() + self.full.as_ref().map_or(0, |full| full.heap_bytes())
+        Self::own_bytes() + self.front.heap_bytes() + self.full.as_ref().map_or(0, |full| full.heap_bytes())
     }
+
+    /// Returns the heap memory of the `Arc` of a value.
+    fn own_bytes() -> usize {
+        block_bytes(2 * size_of::<usize>() + size_of::<Self>())
+    }
+}
+
+/// Returns an upper bound of [`Value::heap_bytes`] of a value of up to `length` bytes: at most a
+/// piece and a table entry above the maximum.
+pub fn heap_bytes_max(length: usize) -> usize {
+    // The tail is counted as one more piece, although it is in the front.
+    let pieces = FullPieces::heap_bytes_of(length / PIECE_BYTES);
+    LongValue::own_bytes() + block_bytes(FRONT_PARTS_BYTES_MAX) + pieces
 }
 
 /// Returns the number in the first `len` bytes (at most 8), in little-endian order.
@@ -292,6 +304,7 @@ fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::item::STORED_KEY_BYTES_MAX;
     use crate::value::piece_pool::PiecePool;
 
     #[test]
@@ -355,5 +368,22 @@ mod tests {
         assert_eq!(heap_bytes(4089, 0), 4096 + 64 + 32 + 64, "a piece, `FullPieces`, the front, `LongValue`");
         assert_eq!(heap_bytes(3 * 4088 + 1, 0), 3 * 4096 + 48 + 64 + 32 + 64, "and a table of two further pieces");
         assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
+    }
+
+    #[test]
+    fn the_bound_of_heap_bytes_is_close_to_the_maximum() {
+        let pool = Arc::new(PiecePool::new(0));
+        let number = ItemNumber { serial: u64::MAX, given: Some(u64::MAX) };
+        let mut most = 0;
+        for length in 0..3 * PIECE_BYTES + 100 {
+            let data = Data::copy(&vec![0; length], &pool);
+            for key in [&b"k"[..], &[0xff; STORED_KEY_BYTES_MAX]] {
+                let value = Value::new(key, u32::MAX, ItemFlags::default(), number, &data);
+                most = most.max(value.heap_bytes());
+            }
+            let bound = heap_bytes_max(length);
+            assert!(most <= bound, "{most} bytes of {length}, and at most {bound}");
+            assert!(length <= 3 * PIECE_BYTES || bound - most <= 4096 + 32, "{bound} for {length} bytes, {most}");
+        }
     }
 }

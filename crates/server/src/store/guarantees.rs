@@ -2,8 +2,9 @@
 //!
 //! Usage up to `min` is never reclaimed. If all tenants' `min` took the whole budget, a store into
 //! the full server would find nothing to evict, wait, and fail. So the sum must be less than the
-//! budget by one item of the largest size: in a full server at least that many bytes are beyond
-//! their tenants' `min`, and can be evicted.
+//! budget by the charge of one item of the largest size: in a full server at least that many bytes
+//! are beyond their tenants' `min`, and can be evicted. The charge is about a hundredth more than
+//! the bytes that `-I` bounds.
 
 use lowwater::ByteSize;
 
@@ -13,18 +14,19 @@ pub fn sum(mins: impl IntoIterator<Item = ByteSize>) -> u128 {
     mins.into_iter().map(|min| u128::from(min.get())).sum()
 }
 
-/// Checks the sum of all `min` limits against a budget.
+/// Checks the sum of all `min` limits against a budget. `charge_max` is the charge of the largest
+/// item.
 ///
 /// # Errors
 ///
 /// A sentence with the sum and the budget.
-pub fn check(sum: u128, budget: ByteSize, item_bytes_max: ByteSize) -> Result<(), String> {
-    if sum == 0 || sum + u128::from(item_bytes_max.get()) <= u128::from(budget.get()) {
+pub fn check(sum: u128, budget: ByteSize, charge_max: ByteSize) -> Result<(), String> {
+    if sum == 0 || sum + u128::from(charge_max.get()) <= u128::from(budget.get()) {
         return Ok(());
     }
-    let (budget, item) = (budget.get(), item_bytes_max.get());
+    let (budget, item) = (budget.get(), charge_max.get());
     Err(format!(
-        "the min limits of all tenants add up to {sum} bytes; with one item of up to {item} bytes (-I) beside them, \
+        "the min limits of all tenants add up to {sum} bytes; with {item} bytes for the largest item (-I) beside them, \
          that is more than the memory for all tenants, {budget} bytes (-m)"
     ))
 }

@@ -6,6 +6,8 @@
 //! A new administrative command gets its test here, with a client connected before the change.
 
 use super::*;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::item::{item_bytes, KEY_BYTES_MAX};
 use crate::value::piece_pool::{PIECE_BYTES, POOL_SHARE};
 
 /// Writes `count` values of 10,000 bytes, and returns how many were stored.
@@ -50,25 +52,27 @@ fn the_budget_changes_at_once() {
     assert!(bytes(&mut client) > 10 << 20, "the new budget is used");
 }
 
-/// The two tenants may keep 7 MiB of 8, and a third one can still store.
+/// The two tenants may keep nearly 7 MiB of 8, and a third one can still store.
 #[test]
 fn min_limits_that_leave_no_room_are_refused() {
     let limits = |min| Limits { min, ..Limits::default() };
-    let tenants = |a, b| vec![("a".into(), limits(ByteSize::mib(a))), ("b".into(), limits(ByteSize::mib(b)))];
-    let why = Server::new(Settings { limits: tenants(4, 4), ..settings() }).unwrap_err();
+    let tenants = |a, b| vec![("a".into(), limits(ByteSize::new(a))), ("b".into(), limits(ByteSize::new(b)))];
+    // The largest item of 1 MiB (-I) is charged 8,928 bytes more: its pieces' tables and overhead.
+    let (item, b_min) = ((1 << 20) + 8_928, (3 << 20) - 8_928);
+    let why = Server::new(Settings { limits: tenants(4 << 20, 4 << 20), ..settings() }).unwrap_err();
     assert!(why.starts_with("the min limits of all tenants add up to 8388608 bytes"), "{why}");
-    let server = TestServer::start(|settings| settings.limits = tenants(4, 3));
+    let server = TestServer::start(|settings| settings.limits = tenants(4 << 20, b_min));
     let mut client = server.connect();
     let refused = |sum: u64| {
         format!(
-            "CLIENT_ERROR the min limits of all tenants add up to {sum} bytes; with one item of up to 1048576 bytes (-I) \
+            "CLIENT_ERROR the min limits of all tenants add up to {sum} bytes; with {item} bytes for the largest item (-I) \
              beside them, that is more than the memory for all tenants, 8388608 bytes (-m)\r\n"
         )
     };
-    client.exchange("tenant set c min=1\r\n", &refused((7 << 20) + 1));
+    client.exchange("tenant set c min=1\r\n", &refused((7 << 20) - 8_928 + 1));
     client.exchange("tenant set b min=5M\r\n", &refused(9 << 20));
-    client.exchange("tenant set b min=3M max=5M\r\n", "OK\r\n");
-    client.exchange("tenant set default min=99M\r\n", &refused(106 << 20));
+    client.exchange(&format!("tenant set b min={b_min} max=5M\r\n"), "OK\r\n");
+    client.exchange("tenant set default min=99M\r\n", &refused((106 << 20) - 8_928));
     for prefix in ["a:", "b:", "c:", "a:x", "c:y"] {
         let begun = Instant::now();
         assert_eq!(write(&mut client, prefix, 800), 800, "{prefix}");
@@ -79,6 +83,50 @@ fn min_limits_that_leave_no_room_are_refused() {
     client.exchange("cache_memlimit 16\r\n", "OK\r\n");
     client.exchange("tenant set c min=11M\r\n", "OK\r\n");
     client.exchange("cache_memlimit 8\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+}
+
+/// With the longest key and the shortest, as either may have the larger charge.
+#[test]
+fn the_highest_min_leaves_room_for_the_largest_item() {
+    let server = TestServer::start(|settings| settings.budget = ByteSize::mib(64));
+    let (store, item_bytes_max) = (&server.server.store, server.server.settings.item_bytes_max);
+    let is_accepted = |min| {
+        let limits = Limits { min: ByteSize::new(min), ..Limits::default() };
+        store.set_limits(&[("shop".to_owned(), limits)], 10).is_ok()
+    };
+    let (mut min, mut refused) = (0, 64 << 20);
+    while refused - min > 1 {
+        let middle = min + (refused - min) / 2;
+        if is_accepted(middle) {
+            min = middle;
+        } else {
+            refused = middle;
+        }
+    }
+    assert!(min > 62 << 20, "{min}");
+    let bytes = |name: &str| {
+        store.runtime().tree().drain_stock();
+        store.reports().iter().find(|tenant| tenant.name == name).map_or(0, |tenant| tenant.bytes)
+    };
+    // All of the tenant's values stay within its `min`, so none can be evicted.
+    let mut shop = 0;
+    for n in 0.. {
+        if shop + 16 * 1024 > min || n % 16 == 0 {
+            shop = bytes("shop");
+        }
+        if shop + 1024 > min {
+            break;
+        }
+        assert!(store.try_set(format!("shop:{n}").as_bytes(), Expiry::Never, 0, &[b'v'; 500]), "{n}");
+    }
+    let mut client = server.connect();
+    for key in ["k".repeat(KEY_BYTES_MAX), "k".to_owned()] {
+        let length = item_bytes_max - item_bytes(key.as_bytes(), 0, 0);
+        for value in ["1", "2"] {
+            client.store_with_patience(&format!("set {key} 0 0 {length}\r\n{}\r\n", value.repeat(length)));
+        }
+    }
+    assert!((min - 20_000..=min).contains(&bytes("shop")), "{} of {min} bytes", bytes("shop"));
 }
 
 /// Memory pressure lowers the budget for a while, and refuses no limit that was valid before.

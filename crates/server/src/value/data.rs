@@ -96,8 +96,13 @@ impl FullPieces {
 
     /// Returns the heap memory of the pieces, including this struct and its reference counts.
     pub fn heap_bytes(&self) -> usize {
-        let table = block_bytes(size_of_val(&*self.rest));
-        let pieces = (1 + self.rest.len()) * block_bytes(PIECE_BYTES);
+        Self::heap_bytes_of(self.rest.len())
+    }
+
+    /// Returns the [`heap_bytes`](Self::heap_bytes) of one piece and `rest` further ones.
+    pub fn heap_bytes_of(rest: usize) -> usize {
+        let table = block_bytes(rest * size_of::<Box<[u8]>>());
+        let pieces = (1 + rest) * block_bytes(PIECE_BYTES);
         block_bytes(2 * size_of::<usize>() + size_of::<Self>()) + table + pieces
     }
 }

@@ -30,6 +30,9 @@ const GIVEN_BYTES: usize = size_of::<u64>();
 /// Bytes of the client flags, unless they are 0.
 const CLIENT_FLAGS_BYTES: usize = 4;
 
+/// Maximum length of the parts of a block before the bytes of the value.
+pub const FRONT_PARTS_BYTES_MAX: usize = size_of::<u64>() + GIVEN_BYTES + CLIENT_FLAGS_BYTES + STORED_KEY_BYTES_MAX;
+
 const KEY_BITS: u32 = 9;
 const _: () = assert!(STORED_KEY_BYTES_MAX < 1 << KEY_BITS, "the length of each stored key fits");
 
