@@ -129,6 +129,33 @@ fn the_highest_min_leaves_room_for_the_largest_item() {
     assert!((min - 20_000..=min).contains(&bytes("shop")), "{} of {min} bytes", bytes("shop"));
 }
 
+/// The gaps are parts of the `max`, not of the budget.
+#[test]
+fn a_tenant_may_use_nearly_all_of_a_small_max() {
+    const MAX: u64 = 8 << 20;
+    let server = TestServer::start(|settings| {
+        let limits = Limits { max: ByteSize::new(MAX), ..Limits::default() };
+        (settings.budget, settings.limits) = (ByteSize::mib(64), vec![("shop".into(), limits)]);
+    });
+    let store = &server.server.store;
+    let shop = || store.reports().iter().find(|tenant| tenant.name == "shop").unwrap().bytes;
+    let mut client = server.connect();
+    for n in 0..(16 << 10) {
+        if !store.try_set(format!("shop:{n}").as_bytes(), Expiry::Never, 0, &[b'v'; 1024]) {
+            client.store_with_patience(&format!("set shop:{n} 0 0 1024\r\n{}\r\n", "v".repeat(1024)));
+        }
+    }
+    // Until the reclaimer is idle.
+    let (mut used, mut since) = (shop(), Instant::now());
+    while since.elapsed() < Duration::from_millis(300) {
+        thread::sleep(Duration::from_millis(10));
+        if shop() != used {
+            (used, since) = (shop(), Instant::now());
+        }
+    }
+    assert!((MAX / 32 * 31..=MAX).contains(&used), "{used} of {MAX} bytes");
+}
+
 /// Memory pressure lowers the budget for a while, and refuses no limit that was valid before.
 #[test]
 fn limits_are_checked_against_the_budget_that_was_asked_for() {
