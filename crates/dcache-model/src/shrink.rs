@@ -18,6 +18,7 @@ use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, Dir};
 use crate::flag;
+use crate::ghost::GhostWindow;
 use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::atomic::{fence, Ordering};
@@ -106,8 +107,8 @@ impl DcacheCore {
     }
 
     /// Ends the probation of the oldest `nr_to_scan` negatives: promotes those that were looked up
-    /// again, and kills the others, which enter the ghost table of a memcg with `capacity`
-    /// negatives. Returns how many were killed.
+    /// again, and kills the others, whose names enter the ghost table. `capacity` is the number of
+    /// negatives that the memcg may have on the node. Returns how many were killed.
     pub(crate) fn end_probation(
         &self,
         sb: &SuperBlock,
@@ -121,7 +122,8 @@ impl DcacheCore {
         for dentry in promoted {
             self.promote(sb, &dentry);
         }
-        self.trim(sb, old, SecondChance::Promote, |dentry| self.ghosts.insert(dentry.hash(), memcg, capacity))
+        let window = GhostWindow { memcg, sb: sb.id, node, capacity };
+        self.trim(sb, old, SecondChance::Promote, |dentry| self.ghosts.insert(dentry.hash(), window))
     }
 
     /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter

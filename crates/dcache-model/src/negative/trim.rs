@@ -14,6 +14,7 @@ use crate::children::Children;
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
+use crate::ghost::GhostWindow;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::atomic::Ordering;
 use lowwater_base::sync::Arc;
@@ -139,11 +140,13 @@ impl NewNegative<'_> {
         self.sb.dentries.count_one(&self.memcg(), self.dentry.node)
     }
 
-    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was in the
-    /// table, the negative counts as used.
+    /// Removes the name from the ghosts of its memcg, node and mount, which may have `capacity`
+    /// negatives. If it was among them, the negative counts as used.
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
-        if self.core.ghosts.take(self.dentry.hash(), &self.memcg(), capacity) {
+        let memcg = &*self.memcg();
+        let window = GhostWindow { memcg, sb: self.sb.id, node: self.dentry.node, capacity };
+        if self.core.ghosts.take(self.dentry.hash(), window) {
             self.dentry.mark_referenced();
             self.core.counters.ghost_hit(self.dentry.addr());
         }
@@ -173,7 +176,8 @@ impl NewNegative<'_> {
         let insert_ghost = |dentry: &Dentry| {
             // Relaxed: the dentry is dead, and any number serves as a sample.
             if dentry.child_index.load(Ordering::Relaxed) % GHOST_SAMPLE == 0 {
-                self.core.ghosts.insert(dentry.hash(), memcg, capacity);
+                let window = GhostWindow { memcg, sb: self.sb.id, node: dentry.node, capacity };
+                self.core.ghosts.insert(dentry.hash(), window);
             }
         };
         over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);

@@ -4,9 +4,13 @@
 //! Numbers such as D24 are those of docs/INVARIANTS.md. `ci/claims.md` quotes a test's name.
 
 use super::Fixture;
+use crate::backend::Memory;
 use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
-use crate::{NegativePolicy, Statistics};
-use lowwater_lru_core::NodeId;
+use crate::{Dcache, NegativePolicy, Statistics};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{MemcgTree, NodeId};
+use lowwater_shrinker::Registry;
+use std::sync::Arc;
 
 fn flood(fixture: &Fixture, names: usize, touches: usize) -> Statistics {
     for n in 0..names {
@@ -118,6 +122,55 @@ fn a_directory_with_recurring_names_gains_share() {
     flood(&fixture, 100, 1);
     let hits = hits_in_rounds(&fixture, 50, 1, 200);
     assert!(hits > 40, "{hits} of 50, with room for 72");
+}
+
+/// Looks up 200 missing names, in 100 directories, on each of `nodes` nodes of `mounts` mounts of
+/// one memcg, in rounds.
+/// Returns the backend lookups of each mount for each node, on average over the last rounds.
+fn lookups_in_rounds(mounts: u64, nodes: u16) -> Vec<u64> {
+    const NAMES: u64 = 200;
+    const DIRECTORIES: u64 = 100;
+    const LAST: u64 = 5;
+    let (tree, topology) = (MemcgTree::default(), Arc::new(Fixed::new(usize::from(nodes))));
+    let registry = Registry::new(&tree, usize::from(nodes));
+    let dcache = Dcache::builder().topology(topology.clone()).build();
+    let mounted: Vec<_> = (0..mounts)
+        .map(|_| {
+            let memory = Arc::new(Memory::new());
+            let mount = dcache.mount(memory.clone(), &registry, tree.root()).unwrap();
+            for n in 0..u64::from(nodes) * DIRECTORIES {
+                drop(mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+            }
+            (mount, memory)
+        })
+        .collect();
+    let lookups = || mounted.iter().map(|(_, memory)| memory.lookups()).collect::<Vec<_>>();
+    let mut before = Vec::new();
+    for round in 0..30 {
+        if round == 30 - LAST {
+            before = lookups();
+        }
+        for n in 0..NAMES {
+            for node in 0..nodes {
+                topology.set_current(NodeId::new(node));
+                let path = format!("/{}/{n}", u64::from(node) * DIRECTORIES + n % DIRECTORIES);
+                mounted.iter().for_each(|(mount, _)| assert!(mount.lookup(path.as_bytes()).unwrap().is_none()));
+            }
+        }
+    }
+    mounted.iter().for_each(|(mount, _)| _ = mount.assert_valid());
+    lookups().iter().zip(before).map(|(now, before)| (now - before) / LAST / u64::from(nodes)).collect()
+}
+
+#[test]
+fn d24_a_mount_and_a_node_keep_the_hits_that_each_has_alone() {
+    let alone = lookups_in_rounds(1, 1)[0];
+    assert!(alone < 120, "{alone} of 200 names are looked up in the backend, with room for 152");
+    for (mounts, nodes) in [(20, 1), (1, 20)] {
+        let lookups = lookups_in_rounds(mounts, nodes);
+        let most = *lookups.iter().max().unwrap();
+        assert!(most <= alone + 20, "{alone} alone, {lookups:?} with {mounts} mounts and {nodes} nodes");
+    }
 }
 
 #[test]
