@@ -19,7 +19,7 @@
 //! | all other bits of `flags` | `d_lock`; `REFERENCED` without a lock | by any thread |
 //! | `LockedFields`: `parent` (the handle), `inode`, `tail` | `d_lock` | under `d_lock` |
 //! | `count` | no lock | by any thread |
-//! | `child_index` | the parent's children lock; once without it, by the thread that allocates the dentry | under the same lock; without it as a sample, when the dentry is dead |
+//! | `child_index` | the parent's children lock; once without it, by the thread that allocates the dentry | under the same lock |
 //! | `dir` | no lock, once | by any thread |
 //! | `Dir`: `children`, `in_lookup` | their own locks | under the same lock |
 //! | `sb`, `node`, `memcg` | never, after the allocation | by any thread |

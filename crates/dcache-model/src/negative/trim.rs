@@ -16,12 +16,12 @@ use crate::dentry::Dentry;
 use crate::flag;
 use crate::ghost::GhostWindow;
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::atomic::Ordering;
 use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
 use lowwater_store::hash_chains::Reader;
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 /// A negative that was just added to its list, or a removed name that may become one, with the
 /// operations that a policy may call on it.
@@ -34,7 +34,7 @@ pub struct NewNegative<'a> {
 /// Dentries that a trim scans for each dentry it may kill.
 const SCANS_PER_VICTIM: u64 = 8;
 /// One of this many negatives that a directory loses enters the ghost table.
-const GHOST_SAMPLE: u32 = 16;
+const GHOST_SAMPLE: u64 = 16;
 /// A memcg is trimmed when it is this far over its capacity (or over by its probation limit, if
 /// that is less), so that the fixed cost of a walk is shared by a batch.
 const TRIM_BATCH: u64 = 32;
@@ -172,10 +172,10 @@ impl NewNegative<'_> {
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
         // A sample enters the ghost table, so that a directory with names that are looked up in
         // rounds gets its share in time. Not all, or a flood in one directory would evict the
-        // fingerprints of the others in the memcg.
+        // fingerprints of the others in the memcg. The sample is random: a sample by index would
+        // include no negative of a small directory that uses none of the sampled indices.
         let insert_ghost = |dentry: &Dentry| {
-            // Relaxed: the dentry is dead, and any number serves as a sample.
-            if dentry.child_index.load(Ordering::Relaxed) % GHOST_SAMPLE == 0 {
+            if RandomState::new().hash_one(0) % GHOST_SAMPLE == 0 {
                 let window = GhostWindow { memcg, sb: self.sb.id, node: dentry.node, capacity };
                 self.core.ghosts.insert(dentry.hash(), window);
             }

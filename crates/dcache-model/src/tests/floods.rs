@@ -124,6 +124,26 @@ fn a_directory_with_recurring_names_gains_share() {
     assert!(hits > 40, "{hits} of 50, with room for 72");
 }
 
+/// The directory's file has index 0 among its children, and at most 8 negatives are on probation,
+/// so no negative of the directory ever has an index that is a multiple of 16.
+#[test]
+fn a_small_directory_with_a_file_gains_share() {
+    let policy = Probation { probation_floor: 4, protected_floor: 64, ..Probation::default() };
+    let fixture = Fixture::new(1 << 12, policy);
+    (0..64).for_each(|n| (0..2).for_each(|_| fixture.missing(format!("/stale-{n}").as_bytes())));
+    flood(&fixture, 100, 1);
+    drop(fixture.mount.mkdir(b"/0").unwrap());
+    drop(fixture.mount.create(b"/0/file").unwrap());
+    let mut before = 0;
+    for _ in 0..400 {
+        before = fixture.memory.lookups();
+        (0..20).for_each(|n| fixture.missing(format!("/0/{n}").as_bytes()));
+    }
+    let hits = 20 - (fixture.memory.lookups() - before);
+    assert!(hits > 15, "{hits} of 20, with room for 68");
+    fixture.assert_valid();
+}
+
 /// Looks up 200 missing names, in 100 directories, on each of `nodes` nodes of `mounts` mounts of
 /// one memcg, in rounds.
 /// Returns the backend lookups of each mount for each node, on average over the last rounds.
