@@ -4,6 +4,9 @@
 //! Inodes are found by number, in one of [`SHARDS`] maps. Lock order: a dentry's `d_lock`, the
 //! map's lock, the list's lock; a walk of the list only *tries* the map's lock.
 //!
+//! A map shrinks when most of its inodes were removed, so that a walk over millions of files leaves
+//! no large empty maps.
+//!
 //! A change must ensure that the user count of an inode changes only under its map's lock, so that
 //! a count of 0 does not change while a thread holds that lock, and must keep the lock order.
 
@@ -36,6 +39,10 @@ linked!(impl[] for Inode { lru, handle: Arc<Inode> });
 
 /// The number of maps of a mount.
 const SHARDS: u64 = if cfg!(lowwater_loom) { 1 } else { 16 };
+
+/// A map of `n` inodes shrinks when it has room for more than `SPARE_FACTOR * n + SPARE_MIN`.
+const SPARE_FACTOR: usize = 8;
+const SPARE_MIN: usize = 64;
 
 type Map = HashMap<u64, Arc<Inode>>;
 
@@ -166,5 +173,61 @@ impl Inodes {
 fn remove_from_map(map: &mut Map, inode: &Arc<Inode>) {
     if map.get(&inode.number).is_some_and(|there| Arc::ptr_eq(there, inode)) {
         map.remove(&inode.number);
+        shrink_map(map);
+    }
+}
+
+/// Replaces a map with much unused room by one with room for twice its inodes. Between two
+/// replacements the number of inodes halves or doubles, so the amortized cost of a removal is O(1).
+fn shrink_map(map: &mut Map) {
+    if map.capacity() <= SPARE_MIN + SPARE_FACTOR * map.len() {
+        return;
+    }
+    let mut small = Map::new();
+    // Reclaim removes inodes while memory is short: if the allocation fails, the map stays.
+    if small.try_reserve(2 * map.len()).is_ok() {
+        small.extend(map.drain());
+        *map = small;
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use allocation_counter::measure;
+    use lowwater_lru_core::MemcgTree;
+    use std::ops::Range;
+
+    const INODES: u64 = 100_000;
+
+    fn fill(inodes: &Inodes, tree: &MemcgTree, numbers: Range<u64>) {
+        numbers.for_each(|n| inodes.put(inodes.get(n, Kind::File, tree.root(), NodeId::ZERO)));
+        assert_eq!(inodes.len() as u64, INODES);
+    }
+
+    #[test]
+    fn the_maps_shrink_with_their_inodes_at_a_bounded_cost() {
+        let (inodes, tree) = (Inodes::new(ListLru::new()), MemcgTree::new(1));
+        let mut allocations = 0;
+        let left = measure(|| {
+            fill(&inodes, &tree, 0..INODES);
+            let scans = measure(|| while inodes.scan(tree.root(), NodeId::ZERO, 1000).1 > 0 {});
+            allocations = scans.count_total;
+        });
+        assert_eq!(inodes.len(), 0);
+        assert!(left.bytes_current < 64 << 10, "{} bytes for no inode", left.bytes_current);
+        // Each time a map shrinks its length has halved, from 6,250 inodes to 8 or less.
+        assert!(allocations <= SHARDS * 10, "{allocations} allocations");
+    }
+
+    #[test]
+    fn a_map_that_is_filled_and_emptied_in_part_stays() {
+        let (inodes, tree) = (Inodes::new(ListLru::new()), MemcgTree::new(1));
+        fill(&inodes, &tree, 0..INODES);
+        for n in 2..5 {
+            let scan = measure(|| _ = inodes.scan(tree.root(), NodeId::ZERO, INODES / 2));
+            assert_eq!((inodes.len() as u64, scan.count_total), (INODES / 2, 0));
+            fill(&inodes, &tree, n * INODES / 2..(n + 1) * INODES / 2);
+        }
     }
 }
