@@ -163,10 +163,12 @@ impl Dcache {
         self.core.chains.buckets()
     }
 
-    /// Returns the bytes of the hash table, without the dentries in it, and of the ghost table of
-    /// trimmed names.
+    /// Returns the bytes of the hash table, of the ghost table of trimmed names, and of the maps of
+    /// inodes of all mounts, without the dentries and inodes. Takes the lock of each map.
     pub fn table_footprint(&self) -> ByteSize {
-        ByteSize::new(self.core.chains.footprint().get() + self.core.ghosts.footprint() as u64)
+        let supers = self.core.super_blocks.read();
+        let maps: usize = supers.iter().flatten().map(|sb| sb.inodes.footprint()).sum();
+        ByteSize::new(self.core.chains.footprint().get() + (self.core.ghosts.footprint() + maps) as u64)
     }
 
     /// Returns the bytes of one dentry with a name of up to 32 bytes, including both counts of its

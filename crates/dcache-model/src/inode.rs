@@ -165,6 +165,11 @@ impl Inodes {
         self.maps.iter().map(|map| map.lock().len()).sum()
     }
 
+    /// Returns the bytes of the maps, without the inodes.
+    pub(crate) fn footprint(&self) -> usize {
+        self.maps.iter().map(|map| map_bytes(&map.lock())).sum::<usize>() + size_of_val(&*self.maps)
+    }
+
     fn map(&self, number: u64) -> &Mutex<Map> {
         &self.maps[(number % SHARDS) as usize]
     }
@@ -188,6 +193,15 @@ fn shrink_map(map: &mut Map) {
     if small.try_reserve(2 * map.len()).is_ok() {
         small.extend(map.drain());
         *map = small;
+    }
+}
+
+/// Returns the bytes of a map, without its inodes: a power of two of slots, at most 7 of 8 in use,
+/// and a byte for each slot. Rounded up, because a capacity omits the slots of some removed inodes.
+fn map_bytes(map: &Map) -> usize {
+    match map.capacity() {
+        0 => 0,
+        capacity => (capacity * 8 / 7).next_power_of_two() * (size_of::<(u64, Arc<Inode>)>() + 1),
     }
 }
 
@@ -218,6 +232,28 @@ mod tests {
         assert!(left.bytes_current < 64 << 10, "{} bytes for no inode", left.bytes_current);
         // Each time a map shrinks its length has halved, from 6,250 inodes to 8 or less.
         assert!(allocations <= SHARDS * 10, "{allocations} allocations");
+    }
+
+    #[test]
+    fn the_footprint_is_what_was_allocated() {
+        let (inodes, tree) = (Inodes::new(ListLru::new()), MemcgTree::new(1));
+        let inode = inodes.get(0, Kind::File, tree.root(), NodeId::ZERO);
+        let (mut map, mut allocated) = (Map::new(), 0);
+        assert_eq!(map_bytes(&map), 0);
+        for n in 0..10_000 {
+            allocated += measure(|| _ = map.insert(n, Arc::clone(&inode))).bytes_current;
+            // The slots are aligned, and the bytes of the first 16 are repeated.
+            assert!((0..=32).contains(&(allocated - map_bytes(&map) as i64)), "{allocated} for {n}");
+        }
+        for n in 0..10_000 {
+            allocated += measure(|| {
+                map.remove(&n);
+                shrink_map(&mut map);
+            })
+            .bytes_current;
+            assert!((0..=32).contains(&(allocated - map_bytes(&map) as i64)), "{allocated} for {n}");
+        }
+        assert!(inodes.footprint() > 0 && inodes.footprint() < 4096);
     }
 
     #[test]

@@ -44,6 +44,19 @@ fn an_inode_scan_visits_each_inode_at_most_once() {
 }
 
 #[test]
+fn the_table_footprint_counts_the_maps_of_inodes() {
+    let fixture = Fixture::new(16, Unbounded);
+    let bytes = || fixture.dcache.table_footprint().get();
+    let before = bytes();
+    (0..10_000).for_each(|n| drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap()));
+    let filled = bytes() - before;
+    assert!((160_000..640_000).contains(&filled), "{filled} bytes for 10,000 numbers and pointers");
+    while fixture.registry.drop_caches() > 0 {}
+    let left = bytes() - before;
+    assert!(left < 32_000, "{left} of {filled} bytes");
+}
+
+#[test]
 fn d11_a_used_dentry_leaves_the_list_until_its_last_put() {
     let fixture = Fixture::new(16, Unbounded);
     drop(fixture.mount.create(b"/a").unwrap());
