@@ -21,6 +21,8 @@ import threading
 import time
 import urllib.request
 
+from stores import store
+
 HOST = "127.0.0.1"
 # A time limit for all waits, long enough for a busy machine.
 PATIENCE = 30
@@ -127,7 +129,7 @@ class Behaves(threading.Thread):
             while not self.done.is_set():
                 started = time.monotonic()
                 value = b"%020d" % self.rounds
-                self.client.ask(b"set good:k 0 0 20\r\n%s\r\n" % value, b"STORED")
+                store(self.client.socket, self.client.replies, [b"set good:k 0 0 20\r\n%s\r\n" % value])
                 self.client.ask(b"get good:k\r\n", b"VALUE good:k 0 20", value, b"END")
                 self.slowest = max(self.slowest, time.monotonic() - started)
                 self.rounds += 1

@@ -8,6 +8,8 @@ import socket
 import sys
 import time
 
+from stores import store
+
 MIB = 1 << 20
 BUDGET = 64 * MIB
 VALUE = b"v" * 10_000
@@ -23,11 +25,7 @@ class Client:
         count = megabytes * 1_000_000 // len(VALUE)
         for first in range(0, count, 50):
             keys = [b"%s:%d" % (tenant, n) for n in range(first, min(first + 50, count))]
-            self.socket.sendall(b"".join(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(VALUE), VALUE) for key in keys))
-            for key in keys:
-                reply = self.replies.readline()
-                if reply != b"STORED\r\n":
-                    raise AssertionError("set %s: %s" % (key, reply))
+            store(self.socket, self.replies, [b"set %s 0 0 %d\r\n%s\r\n" % (key, len(VALUE), VALUE) for key in keys])
 
     def bytes_of(self, *tenants):
         self.socket.sendall(b"stats tenants\r\n")
