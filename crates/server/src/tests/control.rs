@@ -14,10 +14,7 @@ use crate::value::piece_pool::{PIECE_BYTES, POOL_SHARE};
 fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
     let value = "v".repeat(10_000);
     (0..count)
-        .filter(|n| {
-            client.0.write_all(format!("set {prefix}{n} 0 0 10000\r\n{value}\r\n").as_bytes()).unwrap();
-            client.line() == "STORED\r\n"
-        })
+        .filter(|n| client.reply_to_store(&format!("set {prefix}{n} 0 0 10000\r\n{value}\r\n")) == "STORED\r\n")
         .count()
 }
 

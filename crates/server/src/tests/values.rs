@@ -160,7 +160,7 @@ fn unread_replies_of_a_tenant_leave_room_for_another() {
     let (unread, value) = (leave_unread(&server, evil, 16, 1_000_000), "x".repeat(1_000_000));
     let mut good = server.connect_to(good);
     for length in [17_000, 100_000, 1_000_000] {
-        good.exchange(&format!("set k 0 0 {length}\r\n{}\r\n", &value[..length]), "STORED\r\n");
+        good.store_with_patience(&format!("set k 0 0 {length}\r\n{}\r\n", &value[..length]));
     }
     // Connections are closed only until the stores have room.
     let left = server.connect().stat("stats tenants", "evil:connections").parse::<usize>().unwrap();
@@ -184,7 +184,7 @@ fn unread_replies_of_several_tenants_leave_room_for_another() {
     }
     for length in [17_000, 100_000, 1_000_000] {
         let set = format!("set k 0 0 {length}\r\n{}\r\n", &value[..length]);
-        server.connect_to(*good).exchange(&set, "STORED\r\n");
+        server.connect_to(*good).store_with_patience(&set);
     }
     let left = |tenant: &str| writer.stat("stats tenants", &format!("{tenant}:connections")).parse::<usize>().unwrap();
     let left = ["t1", "t2", "t3", "t4"].map(left);
@@ -206,7 +206,7 @@ fn unread_replies_do_not_keep_removed_values_while_short_values_are_stored() {
     let (max, begun) = (server.server.settings.budget.get() * 3 / 2, Instant::now());
     let mut n = 0;
     while n < 2_000 || server.server.piece_pool.outstanding_bytes() > max {
-        writer.exchange(&format!("set k{n} 0 0 16000\r\n{value}\r\n"), "STORED\r\n");
+        writer.store_with_patience(&format!("set k{n} 0 0 16000\r\n{value}\r\n"));
         n += 1;
         let outstanding = server.server.piece_pool.outstanding_bytes();
         assert!(begun.elapsed() < Duration::from_secs(60), "{outstanding} bytes after {n} stores");
