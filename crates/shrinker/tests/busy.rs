@@ -9,7 +9,7 @@ mod common;
 
 use common::Shelf;
 use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
-use lowwater_shrinker::{DirectStop, Job, Reclaim, Registration, Registry, Scan, Step, Work};
+use lowwater_shrinker::{DirectStop, Job, Reclaim, Registration, Registry, RegistryConfig, Scan, Step, Work};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let tree = MemcgTree::new(0);
-        let registry = Registry::new(&tree, 1);
+        // Without a bound in time, which a busy machine may exceed before the first scan.
+        let registry = Registry::with_config(&tree, RegistryConfig::new(1).direct_time_max_ns(u64::MAX));
         let shelf = || {
             let shelf = Arc::new(Shelf::of_bytes(100));
             let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
