@@ -12,10 +12,10 @@ mod common;
 
 use common::{shelf_on, Shelf};
 use lowwater_lru_core::{MemcgTree, NodeId};
-use lowwater_shrinker::{Count, Reclaim, Registry, Scan, ShrinkControl, Shrinker, Work};
+use lowwater_shrinker::{Count, Reclaim, Registration, Registry, Scan, ShrinkControl, Shrinker, Work};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{mpsc, Arc};
+use std::time::Duration;
 
 const N0: NodeId = NodeId::ZERO;
 
@@ -150,36 +150,53 @@ fn s14_s15_registrations_begin_and_end_during_passes() {
     assert_eq!(registry.snapshot().shrinkers.len(), 1);
 }
 
+/// A thread stays inside its count until `leave` is set.
+#[derive(Default)]
+struct Slow {
+    entered: AtomicBool,
+    leave: AtomicBool,
+}
+
+impl Shrinker for Slow {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        self.entered.store(true, SeqCst);
+        while !self.leave.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        Count::Empty
+    }
+
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Stop
+    }
+}
+
+impl Slow {
+    /// Registers it with an object in the root.
+    fn register(self: &Arc<Self>, registry: &Registry) -> Registration {
+        let prepared = registry.builder("slow").alloc().unwrap();
+        prepared.occupancy().occupied(registry.root(), N0);
+        prepared.register(Arc::clone(self) as Arc<dyn Shrinker>)
+    }
+
+    /// Waits until a thread is inside.
+    fn wait_until_entered(&self) {
+        while !self.entered.load(SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+}
+
 #[test]
 fn s14_a_registration_waits_for_its_own_callback_only() {
-    struct Slow {
-        entered: AtomicBool,
-        leave: AtomicBool,
-    }
-    impl Shrinker for Slow {
-        fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
-            self.entered.store(true, SeqCst);
-            while !self.leave.load(SeqCst) {
-                std::thread::yield_now();
-            }
-            Count::Empty
-        }
-        fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
-            Scan::Stop
-        }
-    }
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
-    let slow = Arc::new(Slow { entered: AtomicBool::new(false), leave: AtomicBool::new(false) });
-    let prepared = registry.builder("slow").alloc().unwrap();
-    prepared.occupancy().occupied(tree.root(), N0);
-    let registration = prepared.register(Arc::clone(&slow) as Arc<dyn Shrinker>);
+    let slow = Arc::new(Slow::default());
+    let registration = slow.register(&registry);
     let other = registry.builder("other").alloc().unwrap().register(Arc::new(Shelf::new()));
     std::thread::scope(|s| {
         s.spawn(|| registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()));
-        while !slow.entered.load(SeqCst) {
-            std::thread::yield_now();
-        }
+        slow.wait_until_entered();
         // Another shrinker ends, and a third is registered and ended, while a thread is inside the
         // slow one.
         drop(other);
@@ -199,28 +216,25 @@ fn s14_a_registration_waits_for_its_own_callback_only() {
 
 #[test]
 fn registering_costs_no_grace_period() {
-    let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::new());
-    let stop = AtomicBool::new(false);
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let slow = Arc::new(Slow::default());
+    let _registration = slow.register(&registry);
+    let (ends, has_ended) = mpsc::channel();
     std::thread::scope(|s| {
+        s.spawn(|| registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()));
+        slow.wait_until_entered();
         s.spawn(|| {
-            while !stop.load(Relaxed) {
-                shelf.add(tree.root(), N0, 100);
-                registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited());
-            }
-        });
-        let other: Arc<dyn Shrinker> = Arc::new(Shelf::new());
-        let round = || {
-            let start = Instant::now();
+            let ends = ends;
+            let other: Arc<dyn Shrinker> = Arc::new(Shelf::new());
             for _ in 0..1_000 {
                 drop(registry.builder("passing").alloc().unwrap().register(Arc::clone(&other)));
             }
-            start.elapsed()
-        };
-        // The shortest of ten rounds, as other programs lengthen some of them.
-        let took = (0..10).map(|_| round()).min().unwrap();
-        stop.store(true, Relaxed);
-        // The benches aim at 100,000 per second. If each waited 5 ms for a grace period, as with
-        // Linux's `synchronize_rcu`, a round would take 5 s.
-        assert!(took < Duration::from_secs(2), "1,000 registrations took {took:?}");
+            ends.send(()).unwrap();
+        });
+        // A grace period does not end while a thread is inside.
+        let ended = has_ended.recv_timeout(Duration::from_secs(60));
+        slow.leave.store(true, SeqCst);
+        ended.expect("1,000 registrations end while a thread is inside a callback");
     });
 }
