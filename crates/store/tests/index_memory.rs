@@ -31,14 +31,15 @@ fn hash(thing: &Thing) -> u64 {
 /// Returns the bytes of anonymous memory, swapped out or not. Pages of the program's file are not
 /// among them: the system may drop these at any time.
 fn resident() -> u64 {
-    let status = read_to_string("/proc/self/status").unwrap();
+    // The counts of `/proc/self/status` may be off by a batch for each processor, since Linux 6.2.
+    let rollup = read_to_string("/proc/self/smaps_rollup").unwrap();
     let kib = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
         line.map_or(0, |line| line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap())
     };
-    let anonymous = kib("RssAnon:");
-    assert!(anonymous > 0, "{status}");
-    (anonymous + kib("VmSwap:")) << 10
+    let anonymous = kib("Anonymous:");
+    assert!(anonymous > 0, "{rollup}");
+    (anonymous + kib("Swap:")) << 10
 }
 
 fn insert(index: &ExtendibleIndex<Thing>, key: u64) -> Slot<Thing> {
