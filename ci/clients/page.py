@@ -123,7 +123,11 @@ class Browser:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(10)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 ROWS = "[...document.querySelectorAll('#tenants tr')]"
@@ -211,7 +215,7 @@ def look(browser, client, folder):
 
     for name in SCREENS:
         browser.screen(name)
-        time.sleep(0.3)
+        browser.until("innerWidth", SCREENS[name][0])
         wide = browser.eval("[document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1] == SCREENS[name][0], "%s: %d pixels wide on a screen of %d" % (name, *wide)
         small = browser.eval("Math.min(...[...document.querySelectorAll('p, td, th, span, h2')].map(e => parseFloat(getComputedStyle(e).fontSize)))")
