@@ -17,7 +17,7 @@
 mod alone;
 
 use alone::alone;
-use lowwater_rcu::{heavy_fences, pin, RcuCell};
+use lowwater_rcu::{flush, heavy_fences, pin, RcuCell};
 use seccompiler::{apply_filter_all_threads, BpfProgram, SeccompAction, SeccompFilter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -60,10 +60,18 @@ fn replace_until_dropped(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
         if n > 200 && freed > n - 100 {
             break;
         }
-        assert!(begin.elapsed() < alone::PATIENCE / 3, "{freed} of {n} are dropped: {:?}", heavy_fences());
         // A visit of many busy processors takes long, and only few values are to be replaced
-        // meanwhile.
-        thread::sleep(Duration::from_micros(if n.saturating_sub(freed) < 50 { 100 } else { 10_000 }));
+        // meanwhile: with 50 waiting, none until the next visit.
+        let visited = heavy_fences().visited;
+        loop {
+            let freed = dropped.load(Ordering::Relaxed) - before;
+            assert!(begin.elapsed() < alone::PATIENCE / 3, "{freed} of {n} are dropped: {:?}", heavy_fences());
+            thread::sleep(Duration::from_micros(100));
+            if n.saturating_sub(freed) < 50 || heavy_fences().visited > visited {
+                break;
+            }
+            flush();
+        }
     }
 }
 
