@@ -326,7 +326,13 @@ mod tests {
             std::thread::sleep(LOCK_PAUSE);
             drop(first);
         });
-        SaveFile::lock(&path).unwrap();
+        let (begun, mut asked) = (Instant::now(), Instant::now());
+        // On a busy machine the thread may hold the lock for longer than a server waits.
+        while let Err(why) = SaveFile::lock(&path) {
+            let is_patient = asked.elapsed() >= LOCK_TIME_MAX && begun.elapsed() < Duration::from_secs(60);
+            assert!(is_patient && why.contains("another server uses it"), "{why}");
+            asked = Instant::now();
+        }
         ends.join().unwrap();
     }
 

@@ -182,15 +182,21 @@ fn end_during_load(file: &File, signals: &[Signal]) -> std::process::Output {
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lowwater-server"));
         command.args(["-p0", "-m8", "--save-file", file.path()]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let status = format!("/proc/{}/status", child.id());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (status, mut has_ended) = (format!("/proc/{}/status", child.id()), false);
         until("the server handles signals", || {
+            has_ended = child.try_wait().unwrap().is_some();
+            if has_ended {
+                return true;
+            }
             let status = std::fs::read_to_string(&status).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             u64::from_str_radix(caught.trim(), 16).unwrap() & HANDLED != 0
         });
-        for signal in signals {
-            kill_process(Pid::from_child(&child), *signal).unwrap();
+        if !has_ended {
+            for signal in signals {
+                kill_process(Pid::from_child(&child), *signal).unwrap();
+            }
         }
         drop(lock);
         let ended = child.wait_with_output().unwrap();
