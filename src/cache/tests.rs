@@ -31,8 +31,10 @@ mod threads;
 mod times;
 
 use crate::runtime::RuntimeBuilder;
+use crate::topology::Fixed;
 use crate::{ByteSize, Cache, Runtime};
 use lowwater_shrinker::{ReclaimReason, Watermarks};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Waits until `is` returns true, which other threads of the cache, or readers of other tests, may
@@ -92,9 +94,14 @@ fn patient_cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
     cache_in(Runtime::builder().budget(budget).direct_time_max(Duration::from_secs(60)))
 }
 
+/// Returns the topology for a test that names node 0, or counts what is on it: the node of an
+/// insert must not depend on the machine.
+fn one_node() -> Arc<Fixed> {
+    Arc::new(Fixed::new(1))
+}
+
 fn cache_in(builder: RuntimeBuilder) -> Cache<u64, Vec<u8>> {
-    let runtime =
-        builder.topology(std::sync::Arc::new(crate::topology::Fixed::new(1))).build().expect("a budget and one thread");
+    let runtime = builder.topology(one_node()).build().expect("a budget and one thread");
     Cache::<u64, Vec<u8>>::builder(&runtime)
         .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()

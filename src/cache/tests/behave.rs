@@ -3,7 +3,7 @@
 //!
 //! A test's name is the behaviour. A behaviour that is documented gets its test here.
 
-use super::{cache_of, entry_bytes, eventually, without_reclaimer};
+use super::{cache_of, entry_bytes, eventually, one_node, without_reclaimer};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
@@ -495,7 +495,7 @@ fn dropped_by_its_listener(
     probe: &Arc<()>,
     may: impl Fn() -> bool + Send + Sync + 'static,
 ) -> (Probes, Arc<Mutex<Option<Probes>>>) {
-    let runtime = Runtime::builder().budget(ByteSize::new(100_000)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::new(100_000)).topology(one_node()).build().unwrap();
     let slot = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&slot);
     let cache = Probes::builder(&runtime)

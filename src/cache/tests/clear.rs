@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::compaction::compact_all;
-use super::{eventually, wait_for_reclaimer};
+use super::{eventually, one_node, wait_for_reclaimer};
 use crate::cache::{Computed, Eviction, Op, RemovalCause, Visit};
 use crate::runtime::NextRun;
 use crate::{ByteSize, Cache, Runtime};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn runtime() -> Runtime {
-    Runtime::builder().budget(ByteSize::mib(64)).build().unwrap()
+    Runtime::builder().budget(ByteSize::mib(64)).topology(one_node()).build().unwrap()
 }
 
 fn cache_in(runtime: &Runtime) -> Cache<u64, u64> {
@@ -194,8 +194,7 @@ fn a_drop_reports_the_entries_that_a_clear_has_left() {
 
 #[test]
 fn a_copy_keeps_the_epoch() {
-    let runtime = Runtime::builder().budget(ByteSize::mib(64)).topology(Arc::new(crate::topology::Fixed::new(1)));
-    let runtime = runtime.build().unwrap();
+    let runtime = runtime();
     let cache = cache_in(&runtime);
     fill(&cache, 1);
     begin(&cache);
@@ -217,8 +216,7 @@ fn a_copy_keeps_the_epoch() {
 
 #[test]
 fn a_copy_of_a_cleared_entry_is_cleared() {
-    let runtime = Runtime::builder().budget(ByteSize::mib(64)).topology(Arc::new(crate::topology::Fixed::new(1)));
-    let runtime = runtime.build().unwrap();
+    let runtime = runtime();
     let cache = cache_in(&runtime);
     let (entries, kept) = (60_000, 6);
     (0..entries).for_each(|key| assert!(cache.insert(key, 2).is_ok()));

@@ -6,7 +6,7 @@
 //!
 //! A change must ensure that bytes are checked after each fault of a key.
 
-use super::{cache_of, entry_bytes, eventually};
+use super::{cache_of, entry_bytes, eventually, one_node};
 use crate::cache::{RemovalCause, Visit};
 use crate::{ByteSize, Cache, Runtime};
 use std::cell::Cell;
@@ -161,7 +161,7 @@ impl Hasher for FailingHasher {
 
 #[test]
 fn an_entry_with_a_panicking_hash_stays_charged_until_found() {
-    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).topology(one_node()).build().unwrap();
     let failing = Failing::default();
     let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::new(100));
     let cache = cache.build().unwrap();
@@ -200,7 +200,7 @@ fn a_removed_record_is_not_put_back() {
     use crate::cache::policy::queue::Queue;
     use lowwater_lru_core::NodeId;
 
-    let runtime = Runtime::builder().unlimited().topology(Arc::new(crate::topology::Fixed::new(1))).build().unwrap();
+    let runtime = Runtime::builder().unlimited().topology(one_node()).build().unwrap();
     let failing = Failing::default();
     let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::new(100));
     let cache = cache.build().unwrap();
@@ -223,7 +223,7 @@ fn a_removed_record_is_not_put_back() {
 
 /// The time in which a cache of `entries` entries, whose keys cannot be hashed, puts 64 back.
 fn time_to_put_back(entries: u64) -> Duration {
-    let runtime = Runtime::builder().unlimited().build().unwrap();
+    let runtime = Runtime::builder().unlimited().topology(one_node()).build().unwrap();
     let failing = Failing::default();
     let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::ZERO);
     let cache = cache.build().unwrap();

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{cache_of, eventually};
+use super::{cache_of, eventually, one_node};
 use crate::cache::{Computed, ExpiryEvent, Lifetime, Meta, Op, Origin, RejectReason, TenantKey, TenantView};
 use crate::runtime::ManualClock;
 use crate::{ByteSize, Cache, Memcg, Runtime};
@@ -450,7 +450,8 @@ impl Hash for Hooked {
 #[test]
 fn a_reload_that_begins_during_an_eviction_is_charged_to_the_tenant() {
     let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
-    let runtime = Runtime::builder().budget(ByteSize::mib(1)).clock(&clock).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).topology(one_node()).clock(&clock);
+    let runtime = runtime.build().unwrap();
     let cache = Cache::<TenantKey<Hooked>, u64>::builder(&runtime)
         .weigher(|_, _| ByteSize::ZERO)
         .time_to_live(10 * second)
