@@ -131,16 +131,19 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Receives a reply, and counts it as part of the backlog if the timed part is over: this
+    /// thread may have waited for a processor since its last look at the time.
     fn receive_one(&mut self, (operation, due): (Sent, Instant)) -> io::Result<()> {
         self.workload.receive(operation, &mut self.client, &mut self.seen)?;
-        self.seen.times.push(nanoseconds(due.elapsed()));
+        let now = Instant::now();
+        self.seen.times.push(nanoseconds(now - due));
+        self.seen.backlog += u64::from(now >= self.end);
         Ok(())
     }
 
-    /// Receives the outstanding replies, and counts those and the requests that were never sent as
+    /// Receives the outstanding replies, and counts the requests that were never sent as part of
     /// the backlog.
     fn finish(mut self) -> io::Result<Seen> {
-        self.seen.backlog = self.outstanding.len() as u64;
         while let Some(sent) = self.outstanding.pop_front() {
             self.receive_one(sent)?;
         }
