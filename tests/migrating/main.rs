@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../common/one_processor.rs"]
+mod one_processor;
 #[path = "../common/wait.rs"]
 mod wait;
 
