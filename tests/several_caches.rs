@@ -357,8 +357,8 @@ fn budgets_until_memory_has_moved() -> f64 {
         let there = steps.iter().find(|step| step.1 * 10 >= end * 9).unwrap();
         println!("phase {phase}: {:.2} budgets, {end} hits in 10,000", there.0 as f64 / entries as f64);
         if phase > 1 {
-            times.push(there.0 as f64 / entries as f64);
-            assert!(end > 8_000, "{end} hits");
+            // Memory has not moved if the hot cache has few hits at the end.
+            times.push(if end > 8_000 { there.0 as f64 / entries as f64 } else { f64::INFINITY });
         }
     }
     times.iter().sum::<f64>() / times.len() as f64
