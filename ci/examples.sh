@@ -29,6 +29,7 @@ stop_server "$pid"
 "$binaries/service" | tee "$scratch/load.out"
 seconds="$(grep -cE '^ +[0-9]+ +[a-z ]+[0-9.]+ MiB +100 %.* of [0-9]+ MiB$' "$scratch/load.out")" || true
 [ "$seconds" = 12 ] || fail "the service did not find all sessions in each of 12 seconds, but in $seconds"
+grep -qE '^sessions: .* [1-9][0-9]* hits, 0 misses,' "$scratch/load.out" || fail "the service looked up no session, or missed one"
 
 # get PATH EXPECTED: requests a page as the tenant `shop`.
 get() {

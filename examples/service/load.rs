@@ -3,7 +3,8 @@
 //! The phases make memory move between the caches, which the printed bytes show.
 //!
 //! A change must ensure that each phase is long enough for the reclaimer to follow.
-//! `ci/examples.sh` expects a line for each of 12 seconds, with all sessions found.
+//! `ci/examples.sh` expects a line for each of 12 seconds, with all sessions found, and the number
+//! of these lookups at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -22,7 +23,7 @@ const PHASES: [(u64, &str, u64); 3] = [(3, "steady", 100), (4, "many pages", 2_0
 const BATCH: u64 = 10;
 
 /// Makes requests on this many threads for 12 s, and prints each cache's bytes and hit ratio once a
-/// second.
+/// second, and all figures at the end.
 pub fn run(service: &Service, threads: u64) {
     for user in 0..USERS {
         service.login(user).expect("the budget has room for all");
@@ -38,6 +39,7 @@ pub fn run(service: &Service, threads: u64) {
         }
         print_phases(service, &pages);
     });
+    print!("{}", service.stats());
 }
 
 fn print_phases(service: &Service, pages: &AtomicU64) {
@@ -52,7 +54,8 @@ fn print_phases(service: &Service, pages: &AtomicU64) {
             let now = service.caches();
             for ((_, before), (_, now)) in before.iter().zip(&now) {
                 let (hits, misses) = (now.hits - before.hits, now.misses - before.misses);
-                let per_cent = hits as f64 * 100.0 / (hits + misses).max(1) as f64;
+                // A second without a lookup has no miss: a busy machine may run no thread.
+                let per_cent = if misses == 0 { 100.0 } else { hits as f64 * 100.0 / (hits + misses) as f64 };
                 print!("{:>7.1} MiB {per_cent:>4.0} %", mib(now.bytes.get()));
             }
             let all = service.runtime.stats();
