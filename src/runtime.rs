@@ -67,6 +67,8 @@ pub(crate) use ghosts::{
 };
 pub use handle::{Runtime, RuntimeStats};
 pub(crate) use housekeeper::Notifier;
+#[cfg(test)]
+pub(crate) use housekeeper::WorkTime;
 #[cfg(feature = "metrics")]
 pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};

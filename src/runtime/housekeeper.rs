@@ -57,6 +57,8 @@ use lease::Lease;
 use schedule::Work;
 use shared::{DroppedGroup, HousekeeperShared};
 use threads::spawn;
+#[cfg(test)]
+pub(crate) use work_time::WorkTime;
 
 /// The threads that maintain a runtime's caches. Its drop stops them, and joins them unless it is
 /// inside a callback.

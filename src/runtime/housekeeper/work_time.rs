@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 /// Measures processor time, on the thread that has created it.
-pub(super) struct WorkTime {
+pub(crate) struct WorkTime {
     /// The processor time of the thread; `None` if it is not known.
     processor: Option<Duration>,
     now: Instant,
@@ -14,13 +14,13 @@ pub(super) struct WorkTime {
 
 impl WorkTime {
     /// Begins to measure.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { processor: processor_time(), now: Instant::now() }
     }
 
     /// Returns the processor time since the last reading. Where it is not known: the time since
     /// then, at most `unknown_max`.
-    pub(super) fn lap(&mut self, unknown_max: Duration) -> Duration {
+    pub(crate) fn lap(&mut self, unknown_max: Duration) -> Duration {
         let last = std::mem::replace(self, Self::start());
         match (last.processor, self.processor) {
             (Some(last), Some(now)) => now.saturating_sub(last),
