@@ -277,7 +277,7 @@ fn entries_of_an_ended_tenant_join_its_parent() {
 /// is never the entry that was just inserted.
 #[test]
 fn beside_a_thousand_small_tenants_a_new_entry_stays() {
-    let cache = patient_cache_of(ByteSize::mib(1));
+    let cache = cache_without_reclaimer(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenants: Vec<_> = (0..1_000).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
     for round in 0..20_u64 {
