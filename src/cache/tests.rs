@@ -29,6 +29,8 @@ mod tenant_keys;
 mod tenants;
 mod threads;
 mod times;
+#[path = "../../tests/common/two_of_three.rs"]
+mod two_of_three;
 
 use crate::runtime::RuntimeBuilder;
 use crate::topology::Fixed;

@@ -4,6 +4,7 @@
 //! no test fails because background work takes long.
 
 use super::cache_of;
+use super::two_of_three::two_of_three;
 use crate::cache::{RejectReason, RemovalCause};
 use crate::runtime::{Maintenance, ManualClock, NextRun};
 use crate::{ByteSize, Cache, Runtime};
@@ -417,14 +418,20 @@ fn no_rest_follows_the_time_for_which_a_listener_blocks() {
     let builder = || Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
     let (cache, other) = (builder().eviction_listener(blocks).build().unwrap(), builder().build().unwrap());
     (0..99).for_each(|key| drop(cache.insert(key, key)));
-    cache.entry(99).time_to_live(Duration::from_millis(1)).insert(99).unwrap();
-    until("expiry", || cache.stats().expired == 1);
-    // After the listener, also where it has only begun.
-    std::thread::sleep(Duration::from_millis(250));
-    other.entry(1).time_to_live(Duration::from_millis(1)).insert(1).unwrap();
-    let start = Instant::now();
-    until("another cache's expiry", || other.stats().expired == 1);
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    // On a busy machine the housekeeper may wait for a processor.
+    let expires_soon = || {
+        let [blocked, others] = [&cache, &other].map(|cache| cache.stats().expired);
+        cache.entry(99).time_to_live(Duration::from_millis(1)).insert(99).unwrap();
+        until("expiry", || cache.stats().expired > blocked);
+        // After the listener, also where it has only begun.
+        std::thread::sleep(Duration::from_millis(250));
+        other.entry(1).time_to_live(Duration::from_millis(1)).insert(1).unwrap();
+        let start = Instant::now();
+        until("another cache's expiry", || other.stats().expired > others);
+        println!("another cache's entry expires after {:?}", start.elapsed());
+        start.elapsed() < Duration::from_secs(2)
+    };
+    assert!(two_of_three(expires_soon), "see the output");
 }
 
 /// After a listener has returned, the remaining expired entries of its cache are removed by the
