@@ -211,7 +211,9 @@ fn a_copy_keeps_the_epoch() {
     begin(&cache);
     assert!((0..entries).all(|key| cache.get(&key).is_none()));
     finish(&cache);
-    assert_eq!((cache.len(), cache.inner.core.counters.len()), (0, 0));
+    assert_eq!(cache.len(), 0);
+    // The housekeeper may have removed some of them, and count them later.
+    eventually(PATIENCE, "no entry is left", || cache.inner.core.counters.len() == 0);
 }
 
 #[test]
