@@ -47,11 +47,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use shard::{Shard, QUIET};
-use shares::{divide, Part, Shares, LISTS_MAX};
-
-/// The maximum number of shards of a list, however many processors there are: bounds their memory,
-/// and the lists that a walk visits. `list_lru.rs` and docs/DESIGN.md state the number.
-pub(super) const SHARDS_MAX: usize = 32;
+use shares::{divide, Part, Shares, LISTS_MAX, SHARDS_MAX};
 
 /// The shards of one list; see the module.
 pub(crate) struct ShardSet {

@@ -8,8 +8,9 @@
 //!
 //! A change must ensure that the shares of a walk add up to the items that it is to visit.
 
-use super::SHARDS_MAX;
-
+/// The maximum number of shards of a list, however many processors there are: bounds their memory,
+/// and the lists that a walk visits. `list_lru.rs` and docs/DESIGN.md state the number.
+pub(super) const SHARDS_MAX: usize = 32;
 /// The most lists of a walk: the split list and its shards.
 pub(in super::super) const LISTS_MAX: usize = 1 + SHARDS_MAX;
 /// One item, in the unit of credits: so small that a single item of a billion has a part in each
