@@ -343,8 +343,8 @@ fn a_blocking_weigher_or_cost_function_delays_no_other_thread() {
             }
         };
         let (block, blocks_too) = (block.clone(), block);
-        // Without a reclaimer, which may evict the entry: adds that wait for its walks split the list,
-        // and then the youngest entry may be alone on its shard.
+        // Without a reclaimer, which may evict the entry: adds that wait for its walks split the
+        // list, and then the youngest entry may be alone on its shard.
         let runtime = without_reclaimer(ByteSize::kib(256)).build().unwrap();
         let cache = Cache::<u64, u64>::builder(&runtime)
             .weigher(move |key, _| {
