@@ -1,7 +1,7 @@
 //! An adapted cache of large entries beside a lowwater `Cache` in one budget.
 //!
 //! The cache is scanned in pages of 4 KiB and evicts whole entries, so each scan frees many more
-//! pages than it was asked for. The weights are virtual: an entry of 64 MiB takes a few bytes here.
+//! pages than are requested. The weights are virtual: an entry of 64 MiB takes a few bytes here.
 //!
 //! A change must keep an entry much larger than 256 pages: a shrinker's report of more objects is
 //! checked (`SCAN_MAX` in `least_useful/victim.rs` of the package `lowwater-shrinker`).
