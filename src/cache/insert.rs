@@ -34,7 +34,7 @@ use super::payer::Payer;
 use super::payment::Payment;
 use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
-use super::policy::queues::SoughtGhost;
+use super::policy::sought_ghost::SoughtGhost;
 use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
@@ -497,7 +497,8 @@ where
             record.set_queue(chosen());
             if let Some(tenant) = tenant {
                 let ghosts = core.notifier.ghosts().known(guard);
-                if core.queues.ghost_hit(ghost, group, tenant, cost, ghosts) {
+                let lifespan = || core.clock.lifespan(record.deadline());
+                if core.queues.ghost_hit(ghost, group, tenant, cost, ghosts, lifespan) {
                     record.set_queue(Queue::Main);
                 }
             }

@@ -10,6 +10,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cost;
+mod evicted_deadlines;
 mod eviction;
 pub(crate) mod ghost_recorder;
 pub(crate) mod ghost_salt;
@@ -19,6 +20,7 @@ mod mean_uses;
 pub(crate) mod queue;
 pub(crate) mod queue_walk;
 pub(crate) mod queues;
+pub(crate) mod sought_ghost;
 pub(crate) mod tenant;
 mod tenants;
 

@@ -14,6 +14,8 @@ use lowwater_rcu::pin;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::core::{cause_of, Core};
+use super::expiry::clock::Lifespan;
+use super::expiry::deadline::Now;
 use super::policy::batch::EvictionBatch;
 use super::policy::ghost_recorder::GhostRecorder;
 use super::policy::queue::Queue;
@@ -70,6 +72,19 @@ fn put_aside<K: Send + Sync + 'static, V: Send + Sync + 'static>(
     record: Handle<K, V>,
 ) {
     assert!(aside.push(record).is_ok(), "an isolated record is on no list");
+}
+
+/// Returns the longest lifespan that is left of the records with a hash; `None` if none of them
+/// expires.
+#[cold]
+fn longest_rest<K, V>(records: &[Option<Handle<K, V>>], hashes: &[Option<u64>], now: Now) -> Option<Lifespan>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    let evicted =
+        records.iter().zip(hashes).filter(|(_, hash)| hash.is_some()).filter_map(|(record, _)| record.as_ref());
+    evicted.filter_map(|record| Lifespan::of(record.deadline(), now)).max_by_key(|rest| rest.left)
 }
 
 impl<K, V, S> Shrinker for Core<K, V, S>
@@ -155,7 +170,8 @@ where
         if self.queues.is_count_due() {
             self.note_len();
         }
-        let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().bound_of(memcg).get());
+        let ghost_recorder =
+            self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().bound_of(memcg).get(), &now);
         let mut all = Evicted::default();
         while all.scanned < nr {
             // Relaxed, here and below: a hint. If records of a batch were put back and none was
@@ -263,11 +279,14 @@ where
                 *hash = None;
             }
             if let Some(ghost_recorder) = source.ghost_recorder {
+                // Set if a record with a deadline was met.
+                let rest = ghost_recorder.now.get().and_then(|now| longest_rest(records, hashes, *now));
                 ghost_recorder.remember(
                     hashes.iter().copied().flatten(),
                     nr_ghosts,
                     source.queue,
                     source.entries,
+                    rest,
                     &guard,
                 );
             }

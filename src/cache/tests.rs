@@ -11,6 +11,7 @@ mod bytes;
 mod clear;
 mod compaction;
 mod core;
+mod expired_ghosts;
 mod lifetimes;
 mod loads;
 mod lookups;

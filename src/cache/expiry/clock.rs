@@ -34,6 +34,24 @@ pub(crate) enum Ttl {
     Computed,
 }
 
+/// The time for which a record still lives if it is not used, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifespan {
+    /// The present time.
+    pub(crate) now: u64,
+    /// The time until the deadline, with the stale time.
+    pub(crate) left: u64,
+}
+
+impl Lifespan {
+    /// Returns the lifespan of a record with this deadline; `None`: it does not expire.
+    pub(crate) fn of(at: Deadline, now: Now) -> Option<Self> {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let left = milliseconds(at.until(now)?);
+        Some(Self { now: milliseconds(Duration::from_nanos(now.at)), left })
+    }
+}
+
 impl Ttl {
     /// Returns the time to live that a call names; `None`: no deadline.
     pub(crate) fn to_live(time: Option<Duration>) -> Self {
@@ -271,6 +289,12 @@ impl Clock {
             return Freshness::Fresh;
         }
         self.refresh().freshness(seen.at, self.now_for(seen))
+    }
+
+    /// Returns the lifespan of a record with this deadline from now. Reads no clock if there is
+    /// none.
+    pub(crate) fn lifespan(&self, at: Deadline) -> Option<Lifespan> {
+        (!at.is_never()).then(|| Lifespan::of(at, self.now())).flatten()
     }
 
     /// Returns the time that a record with this deadline has to live, as [`Deadline::time_left`].

@@ -3,6 +3,8 @@
 //! A recorder holds the values (salt, age limit) that all records of one batch share. A change must
 //! ensure that inserts look for the ghosts by the same salt and sample.
 
+use std::cell::OnceCell;
+
 use lowwater_base::hash::mix;
 use lowwater_rcu::Guard;
 
@@ -10,6 +12,8 @@ use super::ghost_salt::GhostSalt;
 use super::ghost_stamps::is_sampled;
 use super::queue::Queue;
 use super::tenant::Tenant;
+use crate::cache::expiry::clock::Lifespan;
+use crate::cache::expiry::deadline::Now;
 use crate::runtime::Ghosts;
 
 /// Inserts ghosts for the keys that are evicted from a tenant.
@@ -21,6 +25,8 @@ pub(crate) struct GhostRecorder<'q> {
     pub(crate) has_queues: bool,
     /// Whether the tenant scanned when this was made, for [`prefetch`](Self::prefetch).
     pub(crate) is_scanning: bool,
+    /// The time of the eviction; unset while no record with a deadline was met.
+    pub(crate) now: &'q OnceCell<Now>,
     /// Age limit of a ghost, in evictions from the tenant: the entries for which there is room.
     pub(crate) reach: u64,
 }
@@ -37,12 +43,14 @@ impl GhostRecorder<'_> {
 
     /// Counts the eviction of `nr` keys of these hashes from `queue`, of a tenant with `entries`
     /// records, and inserts a ghost for each key; while the tenant scans, for sampled keys only.
+    /// `rest` is the longest lifespan that is left of the records with a deadline.
     pub(crate) fn remember(
         &self,
         hashes: impl Iterator<Item = u64>,
         nr: u32,
         queue: Queue,
         entries: u64,
+        rest: Option<Lifespan>,
         guard: &Guard,
     ) {
         if nr == 0 {
@@ -50,6 +58,9 @@ impl GhostRecorder<'_> {
         }
         let queue = if self.has_queues { queue } else { Queue::Main };
         let stamps = self.tenant.on_evictions(nr, queue, entries, self.reach);
+        if let Some(rest) = rest {
+            self.tenant.note_rest(nr, rest);
+        }
         let known = self.ghosts.known(guard);
         for (at, hash) in (0..nr).zip(hashes) {
             let hash = mix(hash);

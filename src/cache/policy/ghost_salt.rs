@@ -8,7 +8,17 @@
 //! bucket (the low 32) and of the tag (the high 16). Otherwise two caches share their ghosts, or
 //! each new key finds one, if the hasher leaves these bits constant.
 
+use std::sync::atomic::{AtomicU16, Ordering};
+
 use lowwater_base::hash::mix;
+
+/// Returns the number of the next generation of any cache of the process, so that caches of one id
+/// have no generation in common. Wraps after 2^16 calls.
+pub(super) fn next_generation() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Relaxed: only the numbers must differ.
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The common part of the hashes of a cache's ghosts of one tenant.
 #[derive(Clone, Copy, Debug)]

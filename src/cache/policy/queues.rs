@@ -45,7 +45,7 @@
 //! order), that an eviction visits a bounded number of records, and that a walk calls no user code
 //! under a list's lock.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::Arc;
 
@@ -58,11 +58,14 @@ use super::batch::EvictionBatch;
 use super::cost::RelativeCost;
 use super::eviction::Eviction;
 use super::ghost_recorder::GhostRecorder;
-use super::ghost_salt::GhostSalt;
+use super::ghost_salt::{next_generation, GhostSalt};
 use super::queue::Queue;
 use super::queue_walk::QueueWalk;
+use super::sought_ghost::SoughtGhost;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
+use crate::cache::expiry::clock::Lifespan;
+use crate::cache::expiry::deadline::Now;
 use crate::cache::record::{Handle, Record};
 use crate::runtime::{Ghost, Ghosts, KnownGhosts};
 
@@ -101,26 +104,9 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     nodes: u8,
 }
 
-/// The ghost for which an insert looks.
-#[derive(Clone, Copy)]
-pub(crate) struct SoughtGhost {
-    /// The hash of the ghost in the ghost table ([`GhostSalt::hash`]).
-    pub(crate) hash: u64,
-    /// The number of ghost hits that it represents.
-    weight: u32,
-}
-
 /// The number of records that a walk evicts regardless of their uses, after the tenant's last walks
 /// have spared too many ([`Tenant::has_spared_many`]).
 const FORCED: u32 = 16;
-
-/// Returns the number of the next generation of any cache of the process, so that caches of one id
-/// have no generation in common. Wraps after 2^16 calls.
-fn next_generation() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Relaxed: only the numbers must differ.
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
 
 /// The decision of a walk on one record.
 enum Decision {
@@ -191,7 +177,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Counts an insert for `tenant`. Takes the ghost of the key, if there is one, and reports the
-    /// miss to the registry. Returns whether the key returned so soon that its record belongs in
+    /// miss to the registry, unless the evicted record would have expired by now (`lifespan` is
+    /// that of the new one). Returns whether the key returned so soon that its record belongs in
     /// main.
     #[inline]
     pub(crate) fn ghost_hit(
@@ -201,18 +188,30 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         tenant: &Tenant,
         cost: RelativeCost,
         ghosts: KnownGhosts<'_>,
+        lifespan: impl FnOnce() -> Option<Lifespan>,
     ) -> bool {
         tenant.note_insert();
         let Some(SoughtGhost { hash, weight }) = sought else { return false };
         match ghosts.take(hash, tenant.now()) {
-            Some(ghost) => self.found_ghost(ghost, weight, memcg, tenant, cost),
+            Some(ghost) => self.found_ghost(ghost, weight, memcg, tenant, cost, lifespan),
             None => false,
         }
     }
 
     /// Does the rest of [`ghost_hit`](Self::ghost_hit), for a ghost that represents `weight` hits.
     #[inline(never)]
-    fn found_ghost(&self, ghost: Ghost, weight: u32, memcg: &Memcg, tenant: &Tenant, cost: RelativeCost) -> bool {
+    fn found_ghost(
+        &self,
+        ghost: Ghost,
+        weight: u32,
+        memcg: &Memcg,
+        tenant: &Tenant,
+        cost: RelativeCost,
+        lifespan: impl FnOnce() -> Option<Lifespan>,
+    ) -> bool {
+        if lifespan().is_some_and(|new| tenant.is_ended(ghost, new)) {
+            return false;
+        }
         let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
         let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge_of(tenant)));
         if !hit.is_chance {
@@ -544,12 +543,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// Returns a recorder of ghosts for evictions from `memcg`, which may hold `bound` bytes;
     /// `None` if there is no memory for the tenant. Fits the ghost table to its present bound
-    /// first.
+    /// first. `now` is set once the eviction has met a deadline.
     pub(crate) fn ghost_recorder<'q>(
         &'q self,
         memcg: &Memcg,
         ghosts: &'q Ghosts,
         bound: u64,
+        now: &'q OnceCell<Now>,
     ) -> Option<GhostRecorder<'q>> {
         ghosts.fit();
         let tenant = self.tenants.of(memcg)?;
@@ -559,6 +559,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             salt: self.salt(memcg, tenant),
             has_queues: self.has_queues(),
             is_scanning: tenant.is_scanning(),
+            now,
             reach: bound / self.mean_charge_of(tenant).max(1),
         })
     }

@@ -5,14 +5,14 @@
 //! [`Tenant::note_walk`] after an eviction walk. [`Tenant::ghost_hit`] decides which returning keys
 //! enter main, by the lap time of main's hand ([`lap`](super::lap)).
 //!
-//! A tenant takes 80 bytes, in pages of 8 tenants with neighbouring ids. The page of a tenant is
+//! A tenant takes 104 bytes, in pages of 8 tenants with neighbouring ids. The page of a tenant is
 //! allocated at its first eviction and stays until the cache is dropped. The directory of pages
 //! (`tenants.rs`) costs a kilobyte, and at most four bytes for each id up to the highest in use.
 //!
 //! All fields are statistics that improve an estimate. All accesses are Relaxed: a lost update only
 //! makes an estimate less exact, and no other memory is published through them.
 //!
-//! A change must ensure that a zeroed tenant is a valid new one, and that its size stays at 80
+//! A change must ensure that a zeroed tenant is a valid new one, and that its size stays at 104
 //! bytes: there is one for each group of each cache. docs/DESIGN.md (The cache: eviction order) has
 //! the reasons for the margins and steps, and the values that were worse.
 
@@ -21,11 +21,13 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use lowwater_lru_core::NodeId;
 use lowwater_shrinker::PairHint;
 
+use super::evicted_deadlines::EvictedDeadlines;
 use super::ghost_stamps::{is_sampled, ticks, GhostStamps, SCANNING_ONE_IN};
 use super::lap::Lap;
 use super::mean_uses::MeanUses;
 use super::queue::Queue;
 use super::queue_walk::QueueWalk;
+use crate::cache::expiry::clock::Lifespan;
 use crate::runtime::{Ghost, GHOST_TIMES_MAX};
 
 /// The number 1, in the fixed point of fractions.
@@ -117,6 +119,8 @@ pub(crate) struct Tenant {
     lap: Lap,
     /// The mean use count of the records that eviction walks visit, by queue.
     mean_uses: [MeanUses; 2],
+    /// When evicted records would have expired.
+    deadlines: EvictedDeadlines,
     /// The registry's slot for the pair of this cache and tenant.
     pub(crate) pair: PairHint,
     /// Evictions in one tick of the ghosts' clock, as a power of two.
@@ -186,7 +190,7 @@ impl Tenant {
     pub(crate) fn ghost_hit(&self, ghost: Ghost, weight: u32, learns: bool) -> GhostHit {
         let queue = if ghost.is_main { Queue::Main } else { Queue::Probation };
         let clock = self.evictions.load(Ordering::Relaxed);
-        let evictions = u64::from(ticks(clock, self.shift()).wrapping_sub(ghost.time)) << self.shift();
+        let evictions = self.age(ghost, clock);
         let entries = u64::from(self.entries.load(Ordering::Relaxed));
         if clock == 0 {
             // A tenant without evictions has no ghosts. (Or its clock wraps: one hit is lost.)
@@ -209,6 +213,25 @@ impl Tenant {
         };
         let chance = self.recent_inserts.load(Ordering::Relaxed) / CHANCE_ONE_IN + weight;
         GhostHit { is_soon: queue == Queue::Probation && is_soon, evictions, is_chance: recent <= chance }
+    }
+
+    /// Returns the evictions since that of a ghost, up to the count `clock`.
+    fn age(&self, ghost: Ghost, clock: u32) -> u64 {
+        u64::from(ticks(clock, self.shift()).wrapping_sub(ghost.time)) << self.shift()
+    }
+
+    /// Notes the longest lifespan that is left of `nr` records, which were evicted just now, after
+    /// [`on_evictions`](Self::on_evictions).
+    pub(crate) fn note_rest(&self, nr: u32, rest: Lifespan) {
+        self.deadlines.note(nr, self.evictions.load(Ordering::Relaxed), rest);
+    }
+
+    /// Returns whether the record of a ghost would have expired by now, so that more memory would
+    /// have brought no hit; `new` is the lifespan of the key's new record. Such a ghost is not to
+    /// be counted by [`ghost_hit`](Self::ghost_hit).
+    pub(crate) fn is_ended(&self, ghost: Ghost, new: Lifespan) -> bool {
+        let clock = self.evictions.load(Ordering::Relaxed);
+        clock != 0 && self.deadlines.has_passed(self.age(ghost, clock), clock, new)
     }
 
     /// Moves the probation fraction so that `queue` may be longer. The step is inversely
@@ -401,6 +424,7 @@ impl Tenant {
         let all = all.chain([&self.evictions]).chain(&self.recent_evictions);
         all.for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.lap.reset();
+        self.deadlines.reset();
         self.mean_uses.iter().for_each(MeanUses::reset);
         self.shift.store(0, Ordering::Relaxed);
         self.spared.store(0, Ordering::Relaxed);

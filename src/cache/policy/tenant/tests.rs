@@ -447,6 +447,7 @@ fn fields(tenant: &Tenant) -> Vec<(&'static str, String)> {
         mean_charge,
         lap,
         mean_uses,
+        deadlines,
         // The registry's, which outlives the tenant.
         pair: _,
         shift,
@@ -467,6 +468,7 @@ fn fields(tenant: &Tenant) -> Vec<(&'static str, String)> {
         ("mean_charge", format!("{mean_charge:?}")),
         ("lap", format!("{:?}", [0, 1 << 20].map(|clock| lap.idle(clock)))),
         ("mean_uses", format!("{:?}", mean_uses.each_ref().map(MeanUses::get))),
+        ("deadlines", format!("{deadlines:?}")),
         ("shift", format!("{shift:?}")),
         ("spared", format!("{spared:?}")),
         ("lap_bits", format!("{lap_bits:?}")),
@@ -480,6 +482,7 @@ fn a_forgotten_tenant_equals_a_new_one() {
     let ghost = tenant.on_evict(HASH, Queue::Main, 1 << 20, 1 << 30).expect("the tenant does not scan");
     tenant.note_insert();
     tenant.ghost_hit(ghost, 1, true);
+    tenant.note_rest(1, Lifespan { now: 1, left: 1_000 });
     tenant.note_evicted(1, 100);
     for queue in [Queue::Probation, Queue::Main, Queue::Main] {
         tenant.note_walk(QueueWalk { main: 1, ..walk(queue, 1) });

@@ -1,0 +1,142 @@
+//! When evicted records would have expired, so that a key that returns later counts as no miss:
+//! more memory would have brought no hit.
+//!
+//! A ghost has no room for a deadline, but the count of its tenant's evictions at its own. Records
+//! leave a queue about in the order of their inserts, so their deadlines rise with that count: a
+//! tenant keeps the deadlines at two past counts and at the last one, and those between follow from
+//! them. Beside entries with short times the deadlines are those of the entries with long ones, so
+//! that these keep their misses.
+//!
+//! The times of evictions are those that a walk has read for deadlines: a tenant without deadlines
+//! reads no clock.
+//!
+//! A change must ensure that zeroed fields are valid new ones.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::cache::expiry::clock::Lifespan;
+
+/// An eviction moves the last deadline by 1 / `LATEST_OF` of the distance to an earlier one.
+const LATEST_OF: i64 = 1_024;
+/// A longer lifespan, 12 days, is not told apart: the difference of two times wraps after 49 days.
+const LEFT_MAX: u64 = 1 << 30;
+
+/// The deadlines of one tenant's evicted records; see the module. Times are in milliseconds, and
+/// wrap.
+///
+/// Statistics: all accesses are Relaxed, and a lost update only makes an estimate less exact.
+#[derive(Debug, Default)]
+pub(crate) struct EvictedDeadlines {
+    /// Two past counts of evictions in the upper half, and the deadlines of the records evicted
+    /// then in the lower one; 0 before the first. The older deadline has passed, if there are two.
+    older: AtomicU64,
+    newer: AtomicU64,
+    /// The latest deadline of the last evictions.
+    last: AtomicU32,
+}
+
+impl EvictedDeadlines {
+    /// Notes that `nr` records were evicted just now, up to the count `clock`. `rest` is the
+    /// longest lifespan that was left to them.
+    pub(crate) fn note(&self, nr: u32, clock: u32, rest: Lifespan) {
+        let now = rest.now as u32;
+        let seen = rest.left.min(LEFT_MAX) as i64;
+        let newer = self.newer.load(Ordering::Relaxed);
+        let before = if newer == 0 { seen } else { left(self.last.load(Ordering::Relaxed), now) };
+        let latest = seen.max(before - ((before - seen) * i64::from(nr)).div_euclid(LATEST_OF) - 1);
+        let last = now.wrapping_add(latest as u32);
+        self.last.store(last, Ordering::Relaxed);
+        if newer == 0 || left(newer as u32, now) <= 0 {
+            let next = u64::from(clock) << 32 | u64::from(last);
+            self.older.store(if newer == 0 { next } else { newer }, Ordering::Relaxed);
+            self.newer.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the deadline of a record that was evicted `evictions` before the count
+    /// `clock` has passed. `new` is the lifespan of the new record of its key.
+    pub(crate) fn has_passed(&self, evictions: u64, clock: u32, new: Lifespan) -> bool {
+        let now = new.now as u32;
+        let [older, newer] = [&self.older, &self.newer].map(|point| point.load(Ordering::Relaxed));
+        if newer == 0 || new.left >= LEFT_MAX {
+            return false;
+        }
+        let point = |point: u64| (i64::from(clock.wrapping_sub((point >> 32) as u32)), left(point as u32, now));
+        let (older, newer) = (point(older), point(newer));
+        let last = (0, left(self.last.load(Ordering::Relaxed), now));
+        let evictions = i64::try_from(evictions).unwrap_or(i64::MAX);
+        let (from, to) = if evictions <= newer.0 { (last, newer) } else { (newer, older) };
+        // Before the older point: that deadline, or an earlier one.
+        let part = (evictions - from.0).clamp(0, (to.0 - from.0).max(0));
+        from.1 + (to.1 - from.1) * part / (to.0 - from.0).max(1) <= 0
+    }
+
+    pub(crate) fn reset(&self) {
+        [&self.older, &self.newer].into_iter().for_each(|point| point.store(0, Ordering::Relaxed));
+        self.last.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Returns the milliseconds from `now` to a deadline; negative if it has passed.
+fn left(deadline: u32, now: u32) -> i64 {
+    i64::from(deadline.wrapping_sub(now) as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes 100 batches of 8 evictions, one eviction in `millis`, each with this rest. Returns the
+    /// last count and time.
+    fn evict(deadlines: &EvictedDeadlines, (clock, now): (u32, u64), millis: u64, left: u64) -> (u32, u64) {
+        let batches = (1..=100).map(|n| (clock.wrapping_add(n * 8), now + u64::from(n) * 8 * millis));
+        batches.inspect(|&(clock, now)| deadlines.note(8, clock, Lifespan { now, left })).last().unwrap()
+    }
+
+    /// Returns whether the deadlines have passed of records evicted so many evictions ago.
+    fn have_passed(deadlines: &EvictedDeadlines, evictions: [u64; 2], (clock, now): (u32, u64)) -> [bool; 2] {
+        evictions.map(|evictions| deadlines.has_passed(evictions, clock, Lifespan { now, left: 100_000 }))
+    }
+
+    #[test]
+    fn a_deadline_passes_after_the_rest_however_the_counts_wrap() {
+        for at in [(1_000, 0), (u32::MAX - 500, 7), (7, u64::from(u32::MAX) - 1_000)] {
+            let deadlines = EvictedDeadlines::default();
+            assert_eq!(have_passed(&deadlines, [0, u64::MAX], at), [false; 2], "no deadline is known");
+            let at = evict(&deadlines, at, 2, 500);
+            assert_eq!(have_passed(&deadlines, [245, 255], at), [false, true]);
+            assert_eq!(have_passed(&deadlines, [700, u64::MAX], at), [true; 2]);
+            let later = (at.0, at.1 + 400);
+            assert_eq!(have_passed(&deadlines, [45, 55], later), [false, true], "evictions have stopped");
+        }
+    }
+
+    #[test]
+    fn a_rest_that_becomes_longer_or_shorter_is_that_of_its_time() {
+        for (first, second) in [(400, 1_400), (1_400, 400)] {
+            let deadlines = EvictedDeadlines::default();
+            let at = evict(&deadlines, (1_000, 0), 1, first);
+            let at = (0..4).fold(at, |at, _| evict(&deadlines, at, 1, second));
+            assert_eq!(have_passed(&deadlines, [second - 10, second + 10], at), [false, true]);
+        }
+    }
+
+    #[test]
+    fn short_lives_hide_no_long_ones() {
+        let deadlines = EvictedDeadlines::default();
+        let at = (0..10_000_u32).map(|n| {
+            let (clock, now) = (1_000 + n * 8, u64::from(n) * 16);
+            deadlines.note(8, clock, Lifespan { now, left: if n % 4 == 0 { 20_000 } else { 500 } });
+            (clock, now)
+        });
+        let at = at.last().unwrap();
+        assert_eq!(have_passed(&deadlines, [9_500, 10_500], at), [false, true]);
+    }
+
+    #[test]
+    fn a_lifespan_of_many_days_never_passes() {
+        let deadlines = EvictedDeadlines::default();
+        let at = evict(&deadlines, (1_000, 0), 2, 500);
+        assert!(!deadlines.has_passed(u64::MAX, at.0, Lifespan { now: at.1, left: LEFT_MAX }));
+    }
+}
