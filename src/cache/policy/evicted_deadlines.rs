@@ -68,7 +68,9 @@ impl EvictedDeadlines {
         let (from, to) = if evictions <= newer.0 { (last, newer) } else { (newer, older) };
         // Before the older point: that deadline, or an earlier one.
         let part = (evictions - from.0).clamp(0, (to.0 - from.0).max(0));
-        from.1 + (to.1 - from.1) * part / (to.0 - from.0).max(1) <= 0
+        // The product of a count and a time may exceed 64 bits.
+        let later = i128::from(to.1 - from.1) * i128::from(part) / i128::from((to.0 - from.0).max(1));
+        i128::from(from.1) + later <= 0
     }
 
     pub(crate) fn reset(&self) {
@@ -131,6 +133,16 @@ mod tests {
         });
         let at = at.last().unwrap();
         assert_eq!(have_passed(&deadlines, [9_500, 10_500], at), [false, true]);
+    }
+
+    #[test]
+    fn deadlines_of_a_long_pause_and_billions_of_evictions_do_not_overflow() {
+        let deadlines = EvictedDeadlines::default();
+        let pause = 5 * LEFT_MAX / 2;
+        deadlines.note(1, 1, Lifespan { now: 0, left: LEFT_MAX });
+        deadlines.note(1, u32::MAX, Lifespan { now: pause, left: LEFT_MAX });
+        let at = (u32::MAX, pause);
+        assert_eq!(have_passed(&deadlines, [0, u64::MAX], at), [false, true]);
     }
 
     #[test]
