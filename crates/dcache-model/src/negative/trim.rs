@@ -17,7 +17,7 @@ use crate::flag;
 use crate::ghost::GhostWindow;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::Arc;
-use lowwater_lru_core::Memcg;
+use lowwater_lru_core::{Memcg, NodeId};
 use lowwater_store::hash_chains::Reader;
 use std::borrow::Cow;
 use std::fmt;
@@ -140,13 +140,19 @@ impl NewNegative<'_> {
         self.sb.dentries.count_one(&self.memcg(), self.dentry.node)
     }
 
-    /// Removes the name from the ghosts of its memcg, node and mount, which may have `capacity`
-    /// negatives. If it was among them, the negative counts as used.
+    /// Removes the name from the ghosts of its memcg and mount, on any node, each of which may have
+    /// `capacity` negatives. If it was among them, the negative counts as used. O(nodes).
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
         let memcg = &*self.memcg();
-        let window = GhostWindow { memcg, sb: self.sb.id, node: self.dentry.node, capacity };
-        if self.core.ghosts.take(self.dentry.hash(), window) {
+        let (here, last) = (self.dentry.node, self.sb.last_node.get());
+        // The name may have been evicted on another node. Mostly it was on this one.
+        let others = (0..=last).map(NodeId::new).filter(|&node| node != here);
+        let is_ghost = std::iter::once(here).chain(others).any(|node| {
+            let window = GhostWindow { memcg, sb: self.sb.id, node, capacity };
+            self.core.ghosts.take(self.dentry.hash(), window)
+        });
+        if is_ghost {
             self.dentry.mark_referenced();
             self.core.counters.ghost_hit(self.dentry.addr());
         }

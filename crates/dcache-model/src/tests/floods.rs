@@ -193,6 +193,26 @@ fn d24_a_mount_and_a_node_keep_the_hits_that_each_has_alone() {
     }
 }
 
+/// A thread that has moved to another node asks for a name that was evicted on the first one.
+#[test]
+fn d24_a_name_is_remembered_on_every_node() {
+    let (tree, topology) = (MemcgTree::default(), Arc::new(Fixed::new(4)));
+    let registry = Registry::new(&tree, 4);
+    let dcache = Dcache::builder().topology(topology.clone()).build();
+    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
+    for n in 0..200 {
+        drop(mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+    }
+    topology.set_current(NodeId::new(2));
+    (0..200).for_each(|n| assert!(mount.lookup(format!("/{n}/name").as_bytes()).unwrap().is_none()));
+    let before = dcache.statistics().ghost_hits;
+    topology.set_current(NodeId::new(1));
+    (0..200).for_each(|n| assert!(mount.lookup(format!("/{n}/name").as_bytes()).unwrap().is_none()));
+    let hits = dcache.statistics().ghost_hits - before;
+    assert!(hits > 30, "{hits} of some 50 evicted names");
+    mount.assert_valid();
+}
+
 #[test]
 fn names_used_in_many_rounds_outlast_names_used_in_one() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
