@@ -21,7 +21,7 @@ use core::cell::OnceCell;
 use due::Due;
 use lowwater_lru_core::Memcg;
 use scorer::Scorer;
-use victim::{Outcome, Scanned, Victim, BATCH_MAX};
+use victim::{batch_max, Outcome, Scanned, Victim};
 
 use crate::control::Reclaim;
 use crate::pass::{layer_of, Layer, Protect};
@@ -108,7 +108,7 @@ impl LeastUseful<'_> {
                 // With many pairs each is small and gives up an object or two: the rest comes from
                 // pairs with nearly the same rank.
                 let Some(round) = &mut of_many else { break };
-                if freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
+                if freed >= batch_max(self.flags) || failures == FAILED_MAX || work.bound().is_some() {
                     break;
                 }
                 let Some(next) = self.next_victim(pairs, round) else { break };

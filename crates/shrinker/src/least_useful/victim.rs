@@ -20,13 +20,16 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::scorer::Scorer;
-use crate::control::ShrinkControl;
+use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::CallGuard;
 use crate::shrink::{ScanAmount, ShrinkSlab, VisitOutcome};
 use crate::work::{Progress, Work};
 
 /// The maximum number of objects of one batch from one pair; the next victim is then selected.
-pub(super) const BATCH_MAX: u64 = 8;
+const BATCH_MAX: u64 = 8;
+/// The same in the background, where no insert waits for the batch. The selection of a victim and
+/// the visit of its shrinker cost as much as the eviction of some six entries.
+const BATCH_MAX_OF_BACKGROUND: u64 = 32;
 /// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
 /// not lose all of them at once; but at least one object.
 const BATCH_PARTS: u64 = 64;
@@ -98,13 +101,14 @@ impl Victim {
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
+        let max = batch_max(scorer.flags);
         let amount = match of_many {
-            false => ScanAmount::Batch { parts: BATCH_PARTS, max: BATCH_MAX },
+            false => ScanAmount::Batch { parts: BATCH_PARTS, max },
             true if scorer.has_no_hits(self.slot) => {
-                let max = (scorer.budget() / BYTES_PARTS_OF_NO_HITS / mean).min(BATCH_MAX);
+                let max = (scorer.budget() / BYTES_PARTS_OF_NO_HITS / mean).min(max);
                 ScanAmount::Batch { parts: BATCH_PARTS_OF_NO_HITS, max }
             }
-            true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max: BATCH_MAX },
+            true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max },
         };
         let Scans { progress, postponed, credited } = self.scan_until_freed(scorer, &mut guard, amount, work);
         if progress.busy > 0 && progress.scanned == 0 {
@@ -225,6 +229,15 @@ impl Victim {
             }
         }
         None
+    }
+}
+
+/// Returns the maximum number of objects of one batch.
+pub(super) fn batch_max(flags: Reclaim) -> u64 {
+    if flags.contains(Reclaim::BACKGROUND) {
+        BATCH_MAX_OF_BACKGROUND
+    } else {
+        BATCH_MAX
     }
 }
 

@@ -124,8 +124,8 @@ impl Registry {
     /// other ways of reclaim remain. A call without a bound frees at most two million objects.
     ///
     /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
-    /// objects, and at most 1/64 of the pair's objects (1/16, or 1/4 of a pair without hits, if
-    /// there are too many pairs to examine all), but at least one.
+    /// objects, with [`Reclaim::BACKGROUND`] 32, and at most 1/64 of the pair's objects (1/16, or
+    /// 1/4 of a pair without hits, if there are too many pairs to examine all), but at least one.
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,
