@@ -13,6 +13,7 @@
 //!   traffic        limits of requests, bytes, connections and commands
 //!   http           metrics and the page
 //!   compatibility  what memcached's clients and tools depend on
+//!   refusals       the bound on repeated stores, which tests of the store use, too
 //! ```
 //!
 //! The server runs on a free port; a client is a plain socket, and `exchange` compares exact bytes.
@@ -29,6 +30,7 @@ mod connections;
 mod control;
 mod http;
 mod meta;
+pub(crate) mod refusals;
 mod statistics;
 #[cfg(feature = "tls")]
 mod tls;
@@ -54,6 +56,7 @@ use crate::settings::{Files, Settings};
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use crate::workers::Workers;
+use refusals::Refusals;
 
 struct TestServer {
     server: Arc<Server>,
@@ -140,7 +143,7 @@ impl TestServer {
     fn connect_to(&self, address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client(stream)
+        Client(stream, Refusals::default())
     }
 
     /// Returns clients of an address that have each sent a part of a value: until they are dropped,
@@ -191,7 +194,7 @@ impl Drop for TestServer {
     }
 }
 
-struct Client(TcpStream);
+struct Client(TcpStream, Refusals);
 
 impl Client {
     /// Sends `text`, and checks that the reply is exactly `expected`; the reply to a marker command
@@ -220,9 +223,10 @@ impl Client {
     }
 
     /// Sends a `set` again while it is refused after all its pauses, for up to a minute. Returns
-    /// the last reply.
+    /// the last reply. [`Refusals`] bounds the number of refused stores.
     fn reply_to_store(&mut self, text: &str) -> String {
-        let begun = Instant::now();
+        self.1.count_store();
+        let (begun, mut was_refused) = (Instant::now(), false);
         loop {
             let sent = Instant::now();
             self.0.write_all(text.as_bytes()).unwrap();
@@ -231,6 +235,10 @@ impl Client {
             let has_paused = sent.elapsed() >= ROOM_PAUSE * ROOM_PAUSES_MAX;
             if !is_refused || !has_paused || begun.elapsed() > Duration::from_secs(60) {
                 return reply;
+            }
+            if !was_refused {
+                self.1.count_refused();
+                was_refused = true;
             }
         }
     }

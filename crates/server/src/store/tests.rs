@@ -6,7 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use super::*;
+use crate::tests::refusals::Refusals;
 
 #[test]
 fn flushed_values_are_absent_before_they_are_dropped() {
@@ -126,10 +128,17 @@ fn evicted_values_in_client_outputs_are_bounded() {
     };
     // Readers of any test of this process may keep the memory of evicted values for longer than a
     // store waits.
-    let set_with_patience = |n: u32, bytes: &[u8]| {
-        let begun = Instant::now();
+    let mut refusals = Refusals::default();
+    let mut set_with_patience = |n: u32, bytes: &[u8]| {
+        refusals.count_store();
+        let (begun, mut sent, mut was_refused) = (Instant::now(), Instant::now(), false);
         while set(n, bytes).is_err() {
+            assert!(sent.elapsed() >= ROOM_PAUSE * ROOM_PAUSES_MAX, "{n}: refused without all pauses");
             assert!(begun.elapsed() < Duration::from_secs(60), "{n}: no value is held");
+            if !was_refused {
+                refusals.count_refused();
+            }
+            (sent, was_refused) = (Instant::now(), true);
         }
     };
     let is_refused = |n: u32, bytes: &[u8]| {
