@@ -31,15 +31,20 @@ fn hash(thing: &Thing) -> u64 {
 /// Returns the bytes of anonymous memory, swapped out or not. Pages of the program's file are not
 /// among them: the system may drop these at any time.
 fn resident() -> u64 {
-    // The counts of `/proc/self/status` may be off by a batch for each processor, since Linux 6.2.
-    let rollup = read_to_string("/proc/self/smaps_rollup").unwrap();
+    // Linux before 4.14 or without `CONFIG_PROC_PAGE_MONITOR`, and some containers, have no
+    // `smaps_rollup`. The counts of `status` may be off: by 64 pages for each thread, since Linux
+    // 6.2 by a batch for each processor.
+    let (counts, names) = match read_to_string("/proc/self/smaps_rollup") {
+        Ok(counts) => (counts, ["Anonymous:", "Swap:"]),
+        Err(_) => (read_to_string("/proc/self/status").expect("/proc is mounted"), ["RssAnon:", "VmSwap:"]),
+    };
     let kib = |name: &str| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
+        let line = counts.lines().find_map(|line| line.strip_prefix(name));
         line.map_or(0, |line| line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap())
     };
-    let anonymous = kib("Anonymous:");
-    assert!(anonymous > 0, "{rollup}");
-    (anonymous + kib("Swap:")) << 10
+    let [anonymous, swapped] = names.map(kib);
+    assert!(anonymous > 0, "/proc/self does not count anonymous memory: {counts}");
+    (anonymous + swapped) << 10
 }
 
 fn insert(index: &ExtendibleIndex<Thing>, key: u64) -> Slot<Thing> {
