@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -24,12 +25,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The server refuses a `set` at once, or after 500 pauses of 1 ms without room
 /// (`crates/server/src/store/update.rs`): the thread that frees memory may wait for a processor.
 const REFUSAL_TIME_MIN: Duration = Duration::from_millis(500);
+/// The refused sets that a busy machine explains: this many, or one for so many sets.
+const REFUSED_MAX: u64 = 5;
+const SETS_PER_REFUSED: u64 = 200;
 
 pub struct Served {
     server: Server,
     port: u16,
     /// The connection over which `check` reads the statistics.
     control: Mutex<Client>,
+    refusals: Refusals,
+}
+
+/// The number of all clients' sets, and of those that were refused and sent again.
+#[derive(Default)]
+struct Refusals {
+    sets: AtomicU64,
+    refused: AtomicU64,
 }
 
 /// The process, which is killed at the end in every case; it may have ended already.
@@ -53,7 +65,7 @@ impl Served {
             return Err(format!("{} does not say where it listens, but {line:?}", path.display()));
         };
         let control = Client::connect(port)?;
-        let served = Self { server, port, control: Mutex::new(control) };
+        let served = Self { server, port, control: Mutex::new(control), refusals: Refusals::default() };
         served.warm_up()?;
         Ok(served)
     }
@@ -91,7 +103,10 @@ impl Served {
             let told = match random.of(200) {
                 0 => client.ask(&format!("tenant set t{} low=64k max={}k\r\n", random.of(8), 512 + random.of(8_192))),
                 1 => client.ask(&format!("delete {key}\r\n")),
-                2..=100 => client.set(&format!("set {key} 0 {} {len}\r\n{}\r\n", random.of(30), "x".repeat(len))),
+                2..=100 => {
+                    let text = format!("set {key} 0 {} {len}\r\n{}\r\n", random.of(30), "x".repeat(len));
+                    client.set(&text, &self.refusals)
+                }
                 _ => client.get(&key),
             };
             assert!(!told.is_empty() && !told.contains("ERROR"), "the server answered {told:?}");
@@ -120,6 +135,20 @@ impl Served {
             std::thread::sleep(Duration::from_millis(10));
         }
         Err("the server does not end".into())
+    }
+}
+
+impl Refusals {
+    /// Counts a refused set; its further refusals have the same cause.
+    ///
+    /// # Panics
+    ///
+    /// If more sets were refused than a busy machine explains.
+    fn count_refused(&self) {
+        // Relaxed: the numbers order nothing.
+        let (refused, sets) = (self.refused.fetch_add(1, Relaxed) + 1, self.sets.load(Relaxed));
+        println!("{refused} of {sets} sets were refused and are repeated");
+        assert!(refused <= REFUSED_MAX.max(sets / SETS_PER_REFUSED), "the server refuses too many sets");
     }
 }
 
@@ -157,14 +186,20 @@ impl Client {
     }
 
     /// Sends a `set` again while it is refused after [`REFUSAL_TIME_MIN`], up to [`PATIENCE`].
-    fn set(&mut self, text: &str) -> String {
-        let begun = Instant::now();
+    fn set(&mut self, text: &str, refusals: &Refusals) -> String {
+        // Relaxed: the numbers order nothing.
+        refusals.sets.fetch_add(1, Relaxed);
+        let (begun, mut was_refused) = (Instant::now(), false);
         loop {
             let sent = Instant::now();
             let told = self.ask(text);
             let is_refused = told == "SERVER_ERROR out of memory storing object\r\n";
             if !is_refused || sent.elapsed() < REFUSAL_TIME_MIN || begun.elapsed() > PATIENCE {
                 return told;
+            }
+            if !was_refused {
+                refusals.count_refused();
+                was_refused = true;
             }
         }
     }
