@@ -3,6 +3,7 @@
 //! Values, groups, deadlines and uses must survive a restart. `load` must accept any `Meta`, since
 //! it may come from a damaged file.
 
+use super::{hashed_cache_in, on_one_processor, without_reclaimer, Seeded};
 use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
 use crate::runtime::ManualClock;
@@ -208,10 +209,9 @@ fn loading_into_a_smaller_budget_keeps_used_entries() {
     let mut all = saved(&cache);
     // The least used first, as `load` advises: what is inserted last stays.
     all.sort_by_key(|(.., meta)| meta.heat % 4);
-    let small = super::without_reclaimer(ByteSize::kib(200)).build().unwrap();
-    let again = cache_in(&small);
-    let loaded = again.load(all);
-    assert!(small.root().usage() <= ByteSize::kib(200));
+    let again = hashed_cache_in(without_reclaimer(ByteSize::kib(200)), Seeded(1));
+    let loaded = on_one_processor(|| again.load(all));
+    assert!(again.runtime().root().usage() <= ByteSize::kib(200));
     assert_eq!(loaded.put + loaded.refused, 4_000);
     assert_eq!(loaded.did_not_fit(), 4_000 - (loaded.put - loaded.evicted));
     assert_eq!((again.stats().evictions, again.len() as u64), (loaded.evicted, loaded.put - loaded.evicted));

@@ -27,10 +27,10 @@ fn cache_without_reclaimer(budget: ByteSize) -> crate::Cache<u64, Vec<u8>> {
 
 type SeededCache = crate::Cache<u64, Vec<u8>, Seeded>;
 
-/// Returns a cache of 1 MiB in which each run forgets the same ghosts, if the requests are the same
-/// and on one processor.
-fn seeded_cache() -> SeededCache {
-    hashed_cache_in(without_reclaimer(ByteSize::mib(1)), Seeded(1))
+/// Returns a cache in which each run forgets the same ghosts, if the requests are the same and on
+/// one processor.
+fn seeded_cache(budget: ByteSize) -> SeededCache {
+    hashed_cache_in(without_reclaimer(budget), Seeded(1))
 }
 
 #[test]
@@ -107,7 +107,7 @@ const SECONDS: u64 = 1_000_000;
 fn memory_moves_to_the_tenant_of_higher_utility() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
         for is_first_to_ask in [false, true] {
-            let part = on_one_processor(|| part_of_the_second(&seeded_cache(), keys, is_first_to_ask));
+            let part = on_one_processor(|| part_of_the_second(&seeded_cache(ByteSize::mib(1)), keys, is_first_to_ask));
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
     }
@@ -118,7 +118,9 @@ fn memory_moves_to_the_tenant_of_higher_utility() {
 #[test]
 fn shares_of_equal_tenants_stay_stable() {
     for is_first_to_ask in [false, true] {
-        let parts = on_one_processor(|| parts_of_the_second(&seeded_cache(), [3_000, 3_000], is_first_to_ask, 72_000));
+        let parts = on_one_processor(|| {
+            parts_of_the_second(&seeded_cache(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000)
+        });
         let at_rest = &parts[24..];
         // A few ghost hits more or less move some of the 2,100 entries.
         assert!(at_rest.iter().all(|part| (35..=65).contains(part)), "{parts:?}");
@@ -155,48 +157,52 @@ fn next(random: &mut u64) -> u64 {
 /// not offset its inserts, it would lose sessions that it still reads.
 #[test]
 fn removals_count_for_their_own_tenant() {
-    const LIVES: u64 = 300;
-    let cache = patient_cache_of(ByteSize::mib(1));
-    let [sessions, pages] = ["sessions", "pages"].map(|name| cache.runtime().group(name).unwrap());
-    let (mut random, mut hits) = (1, 0);
-    for round in LIVES..20_000 {
-        fill(&cache, &sessions, round..round + 1);
-        cache.remove(&(round - LIVES));
-        let session = round - next(&mut random) % LIVES;
-        match cache.get(&session) {
-            Some(_) => hits += 1,
-            None => fill(&cache, &sessions, session..session + 1),
+    on_one_processor(|| {
+        const LIVES: u64 = 300;
+        let cache = seeded_cache(ByteSize::mib(1));
+        let [sessions, pages] = ["sessions", "pages"].map(|name| cache.runtime().group(name).unwrap());
+        let (mut random, mut hits) = (1, 0);
+        for round in LIVES..20_000 {
+            fill(&cache, &sessions, round..round + 1);
+            cache.remove(&(round - LIVES));
+            let session = round - next(&mut random) % LIVES;
+            match cache.get(&session) {
+                Some(_) => hits += 1,
+                None => fill(&cache, &sessions, session..session + 1),
+            }
+            let page = SECONDS + next(&mut random) % 3_000;
+            if cache.get(&page).is_none() {
+                fill(&cache, &pages, page..page + 1);
+            }
         }
-        let page = SECONDS + next(&mut random) % 3_000;
-        if cache.get(&page).is_none() {
-            fill(&cache, &pages, page..page + 1);
-        }
-    }
-    assert!(hits * 100 >= (20_000 - LIVES) * 90, "{hits} hits");
+        assert!(hits * 100 >= (20_000 - LIVES) * 90, "{hits} hits");
+    });
 }
 
 /// Both tenants request alike, but the first inserts an empty value before each value. If the
 /// growth of an overwritten value did not count, the first would get memory at the other's cost.
 #[test]
 fn replaced_values_that_grow_are_charged() {
-    let cache = cache_without_reclaimer(ByteSize::mib(2));
-    let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
-    let (mut random, mut hits) = (1, [0_u64; 2]);
-    for _ in 0..40_000 {
-        for who in [0, 1] {
-            let key = who as u64 * SECONDS + next(&mut random) % 8_000;
-            if cache.get(&key).is_some() {
-                hits[who] += 1;
-                continue;
+    on_one_processor(|| {
+        let cache = seeded_cache(ByteSize::mib(2));
+        let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
+        let (mut random, mut hits) = (1, [0_u64; 2]);
+        for _ in 0..40_000 {
+            for who in [0, 1] {
+                let key = who as u64 * SECONDS + next(&mut random) % 8_000;
+                if cache.get(&key).is_some() {
+                    hits[who] += 1;
+                    continue;
+                }
+                if who == 0 {
+                    cache.entry(key).group(&groups[0]).insert(Vec::new()).unwrap();
+                }
+                fill(&cache, &groups[who], key..key + 1);
             }
-            if who == 0 {
-                cache.entry(key).group(&groups[0]).insert(Vec::new()).unwrap();
-            }
-            fill(&cache, &groups[who], key..key + 1);
         }
-    }
-    // Measured: 1.07 to 1.12 times as many hits for the first, also on a busy machine.
-    assert!(hits[0] * 4 < hits[1] * 5 && hits[1] * 4 < hits[0] * 5, "{hits:?}");
+        // Measured: 1.11 times as many hits for the first; 1.07 to 1.12 with other seeds.
+        assert!(hits[0] * 4 < hits[1] * 5 && hits[1] * 4 < hits[0] * 5, "{hits:?}");
+    });
 }
 
 /// The cost function runs without a lock, once for each inserted value. A panic in it affects only
@@ -307,6 +313,7 @@ fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
         .build()
         .unwrap();
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
+        .hasher(Seeded(1))
         .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()
         .unwrap();
@@ -345,8 +352,8 @@ fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
 
 #[test]
 fn a_scanning_tenant_costs_the_others_no_hits() {
-    let (hot, quiet, _) = hits_of_the_quiet(false);
-    let (hot_beside, quiet_beside, held) = hits_of_the_quiet(true);
+    let (hot, quiet, _) = on_one_processor(|| hits_of_the_quiet(false));
+    let (hot_beside, quiet_beside, held) = on_one_processor(|| hits_of_the_quiet(true));
     assert!(hot > 99.5 && hot_beside > 99.5, "hit rates of the hot tenants: {hot}, {hot_beside}");
     assert!((20.0..80.0).contains(&quiet), "{quiet}");
     assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
