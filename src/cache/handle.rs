@@ -131,6 +131,10 @@ where
 {
     /// The bytes that each entry is charged beyond its weight: for the record, its index slot and
     /// its share of the ghost table.
+    ///
+    /// `N` entries need a budget of `N` times these bytes and the weight, times 16/15 for the free
+    /// memory that the reclaimer keeps, and 32 KiB more for each processor
+    /// ([`stock_slots`](lowwater_lru_core::MemcgTree::stock_slots)).
     pub const ENTRY_BYTES: ByteSize = ByteSize::new(Record::<K, V>::BYTES);
 
     /// Drops the keys and values of removed entries that no reader holds back, and returns unused

@@ -101,7 +101,8 @@ impl Runtime {
 
 impl RuntimeBuilder {
     /// Sets the limit on all charged bytes together. [`Runtime`] describes what is guaranteed, and
-    /// which memory is not counted.
+    /// which memory is not counted. [`Cache::ENTRY_BYTES`](crate::Cache::ENTRY_BYTES) describes the
+    /// budget that a number of entries needs.
     ///
     /// Without this call the budget is the part of the control group's memory limit that
     /// [`cgroup_limit`](Self::cgroup_limit) leaves, and follows that limit: 880 MiB in a container

@@ -64,11 +64,11 @@ fn tenants() -> Outcome {
 }
 
 /// The sizing rule, which GUIDE has as well: with the part that the reclaimer keeps free, all
-/// entries fit and none is evicted, and with a tenth less budget some are.
+/// entries fit and none is evicted, and with a tenth less budget some are. The budgets are so large
+/// that the stock of the processor stays below the watermarks.
 #[test]
 fn n_entries_fit_by_the_sizing_rule() {
     const ENTRIES: u64 = 30_000;
-    // Large budgets, so that bytes that processors hold in stock stay below the watermarks.
     for heap_bytes in [400, 1000] {
         let charge = Cache::<u64, Vec<u8>>::ENTRY_BYTES + ByteSize::new(heap_bytes);
         let by_the_rule = ByteSize::new(ENTRIES * charge.get() * 16 / 15);
@@ -89,6 +89,35 @@ fn n_entries_fit_by_the_sizing_rule() {
             assert_eq!(len == ENTRIES, fits);
         }
     }
+}
+
+/// With a thread on each processor, in a small budget: each processor may hold charged bytes in
+/// stock, for which the rule adds 32 KiB.
+#[test]
+fn n_entries_of_all_processors_fit_by_the_sizing_rule() -> Outcome {
+    const ENTRIES_PER_THREAD: u64 = 300;
+    let processors = std::thread::available_parallelism()?.get() as u64;
+    let (entries, stock_bytes) = (processors * ENTRIES_PER_THREAD, ByteSize::kib(32 * processors));
+    let charge = Cache::<u64, Vec<u8>>::ENTRY_BYTES + ByteSize::new(400);
+    // Several times, as the threads are on other processors each time.
+    for _ in 0..20 {
+        let budget = ByteSize::new(entries * charge.get() * 16 / 15 + stock_bytes.get());
+        let runtime = runtime(budget);
+        assert_eq!(runtime.tree().stock_slots() as u64, processors);
+        let cache = Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, value| value.capacity()).build()?;
+        std::thread::scope(|scope| {
+            for thread in 0..processors {
+                let (cache, first) = (&cache, thread * ENTRIES_PER_THREAD);
+                scope.spawn(move || {
+                    for n in first..first + ENTRIES_PER_THREAD {
+                        cache.insert(n, Vec::with_capacity(400)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!((cache.stats().evictions, cache.len() as u64), (0, entries), "{processors} threads in {budget}");
+    }
+    Ok(())
 }
 
 #[test]
