@@ -5,6 +5,11 @@
 //! budget by the charge of one item of the largest size: in a full server at least that many bytes
 //! are beyond their tenants' `min`, and can be evicted. The charge is about a hundredth more than
 //! the bytes that `-I` bounds.
+//!
+//! So each store beside the highest sum is accepted, but no more is promised for its value: the
+//! reclaimer keeps up to a 64th of the budget free (`store/runtime.rs`), and evicts it within
+//! moments if nothing else is beyond a `min`. Such values stay while all values together are at
+//! most 63/64 of the budget.
 
 use lowwater::ByteSize;
 
