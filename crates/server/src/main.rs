@@ -85,9 +85,10 @@
 //! * Memory for a value is allocated as its bytes arrive, not when its length is announced, so a
 //!   store may fail for lack of memory in the middle of its block; the rest of the block is
 //!   discarded.
-//! * Values that are still being received may take at most half the budget, those of one tenant's
-//!   connections half of what the others leave of that, and one of each tenant may take more. A
-//!   value can be evicted while the output buffer of a client that does not read still holds it.
+//! * Values that are still being received may take at most half of the budget beyond all `min`
+//!   limits. The values of one tenant's connections may take half of the rest of that, and one
+//!   value of each tenant may take more.
+//! * A value can be evicted while the output buffer of a client that does not read still holds it.
 //! * While the pieces of all values, evicted ones included, take more than one and a half times the
 //!   budget, no value of more than 16 KiB is stored. Then a store that waits, or once a second any
 //!   request, closes connections whose replies have taken more than a quarter of a second, if the

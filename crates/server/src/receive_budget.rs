@@ -4,15 +4,18 @@
 //! tenant only with the complete value, and many stores change nothing in the end. But its bytes
 //! take memory from the first one on, and a client may stop in the middle. So the received bytes
 //! are charged to the root group in small steps: the memory is part of the budget, and stored
-//! values are evicted to make room for it. All values being received may take at most half the
-//! budget (the shared bound), or clients that never finish could empty the cache.
+//! values are evicted to make room for it. All values being received may take at most half of the
+//! budget beyond all tenants' `min` limits, or less, so that a value of the maximum size has room
+//! as well (the shared bound). Otherwise unfinished values could empty the cache, and keep tenants
+//! from their `min`.
 //!
 //! Nor may the clients of one tenant use up the shared bound: the values that the connections of a
 //! tenant receive take at most half of what those of the other tenants leave of it. One value of
 //! each tenant at a time is exempt until it is stored or abandoned: otherwise, if many values were
 //! each received in part, none could be completed. The exempt values of all tenants together may
 //! exceed the shared bound by one value of the maximum size. So if all values of one tenant are
-//! never finished, each other tenant still has room for a value of a quarter of the budget.
+//! never finished, each other tenant still has room for a value of a quarter of the budget, if
+//! there is no `min`.
 //!
 //! A stored value is charged to its tenant. So the charge of the reception is uncharged just before
 //! the store, and charged again while the store waits for room.
@@ -42,13 +45,15 @@ pub struct ReceiveBudget {
     exempt: AtomicBool,
 }
 
-/// The reserved bytes of all values that are being received; at most half the budget, except for
+/// The reserved bytes of all values that are being received; within the shared bound, except for
 /// exempt values.
 #[derive(Debug)]
 struct SharedBudget {
     runtime: Runtime,
     /// Whether stored values may be evicted when the budget is full.
     evict: bool,
+    /// The sum of all `min` limits that have an effect; the store changes it.
+    mins: Arc<AtomicU64>,
     /// The bytes by which the shared bound is higher for exempt values.
     item_bytes_max: u64,
     /// Reserved bytes of all values. They count against the shared bound, and are charged to the
@@ -58,9 +63,9 @@ struct SharedBudget {
 
 impl ReceiveBudget {
     /// Creates a budget with nothing reserved, of connections that belong to no tenant.
-    pub fn new(runtime: &Runtime, evict: bool, item_bytes_max: usize) -> Arc<Self> {
-        let (runtime, item_bytes_max) = (runtime.clone(), item_bytes_max as u64);
-        let shared = SharedBudget { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0) };
+    pub fn new(runtime: &Runtime, evict: bool, mins: &Arc<AtomicU64>, item_bytes_max: usize) -> Arc<Self> {
+        let (runtime, mins, item_bytes_max) = (runtime.clone(), Arc::clone(mins), item_bytes_max as u64);
+        let shared = SharedBudget { runtime, evict, mins, item_bytes_max, bytes: AtomicU64::new(0) };
         Arc::new(Self::of(Arc::new(shared)))
     }
 
@@ -82,7 +87,7 @@ impl ReceiveBudget {
     /// Reserves and charges `bytes` more bytes, unless a bound (only the higher shared one, if
     /// `exempt`) or the budget would be exceeded.
     fn reserve(&self, bytes: u64, exempt: bool) -> bool {
-        let max = self.shared.runtime.root().max().get() / 2;
+        let max = self.shared.bytes_max();
         // Relaxed, all: the counts bound the reservations, and guard no other memory. Of two
         // reservations at the same time, each may count the other one, even if that one fails.
         let tenant_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -108,6 +113,15 @@ impl ReceiveBudget {
 }
 
 impl SharedBudget {
+    /// Returns the shared bound.
+    fn bytes_max(&self) -> u64 {
+        // Relaxed: a limit that guards no other memory. Values that are being received when a `min`
+        // is raised keep their bytes.
+        let mins = self.mins.load(Ordering::Relaxed);
+        let room = self.runtime.root().max().get().saturating_sub(mins);
+        (room / 2).min(room.saturating_sub(self.item_bytes_max))
+    }
+
     fn charge(&self, bytes: u64) -> bool {
         let (root, bytes) = (self.runtime.root(), ByteSize::new(bytes));
         let has_room = || root.usage().saturating_add(bytes) <= root.max();
@@ -205,7 +219,7 @@ mod tests {
 
     fn receive_budget(evict: bool) -> (Runtime, Arc<ReceiveBudget>) {
         let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
-        let receive_budget = ReceiveBudget::new(&runtime, evict, 300_000);
+        let receive_budget = ReceiveBudget::new(&runtime, evict, &Arc::default(), 300_000);
         (runtime, receive_budget)
     }
 
@@ -272,6 +286,27 @@ mod tests {
         assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));
         runtime.set_budget(ByteSize::kib(400));
         assert!(ReceiveCharge::new(Some(&receive_budget), 300_000).charge_up_to(300_000), "one value always has room");
+    }
+
+    #[test]
+    fn all_values_leave_room_for_the_min_limits() {
+        let mins = Arc::new(AtomicU64::new(0));
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+        let receive_budget = ReceiveBudget::new(&runtime, true, &mins, 300_000);
+        for (min, length, expected) in [
+            (0, 130_000, &[0, 1, 2][..]),
+            (400_000, 130_000, &[0, 1]),
+            (700_000, 130_000, &[0]),
+            ((1 << 20) - 300_000, 300_000, &[0]),
+            ((1 << 20) - 300_000, FREE_BYTES as usize, &[0, 1, 2, 3]),
+            (1 << 20, 300_000, &[0]),
+        ] {
+            mins.store(min, Ordering::Relaxed);
+            let mut charges: Vec<_> = (0..4).map(|_| ReceiveCharge::new(Some(&receive_budget), length)).collect();
+            let reached: Vec<_> = (0..4).filter(|&n| charges[n].charge_up_to(length)).collect();
+            assert_eq!(reached, expected, "{min}");
+            assert!(min == 1 << 20 || charged(&runtime) + min <= 1 << 20, "{min}");
+        }
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Server {
         let store = Store::new(&settings, &piece_pool)?;
         store.create_tenants(settings.tenants_with_connections())?;
         Ok(Self {
-            receive_budget: ReceiveBudget::new(store.runtime(), settings.evict, settings.item_bytes_max),
+            receive_budget: store.receive_budget(),
             store,
             piece_pool,
             unread_replies: AllUnreadReplies::default(),

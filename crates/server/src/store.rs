@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::protocol::expiry::Expiry;
+use crate::receive_budget::ReceiveBudget;
 use crate::settings::limits::Limits;
 use crate::settings::Settings;
 use crate::traffic::connection_permit::TenantPermit;
@@ -89,6 +90,8 @@ pub struct Store {
     item_bytes_max: ByteSize,
     /// Locked while the budget or a tenant's limits are checked and changed.
     asked: Mutex<Asked>,
+    /// [`Asked::mins`] if values are evicted; otherwise `min` has no effect, and this is 0.
+    guaranteed: Arc<AtomicU64>,
     /// The counts at the last `stats reset`.
     counts_at_reset: Mutex<CountsAtReset>,
 }
@@ -146,7 +149,7 @@ impl Store {
         let hasher = KeyHasher::new();
         let mins = guarantees::sum(tenants.all().iter().map(|tenant| tenant.limits().min));
         let asked = Mutex::new(Asked { budget: settings.budget, mins });
-        Ok(Self {
+        let store = Self {
             runtime,
             cache,
             hasher,
@@ -161,8 +164,24 @@ impl Store {
             evict,
             item_bytes_max,
             asked,
+            guaranteed: Arc::default(),
             counts_at_reset: Mutex::default(),
-        })
+        };
+        store.set_guaranteed(mins);
+        Ok(store)
+    }
+
+    /// Publishes the sum of all `min` limits, after it was changed.
+    fn set_guaranteed(&self, mins: u128) {
+        // With evictions, the sum was checked against the budget.
+        let mins = if self.evict { u64::try_from(mins).unwrap_or(u64::MAX) } else { 0 };
+        // Relaxed: a limit that guards no other memory.
+        self.guaranteed.store(mins, Ordering::Relaxed);
+    }
+
+    /// Creates the budget for the values that are being received.
+    pub fn receive_budget(&self) -> Arc<ReceiveBudget> {
+        ReceiveBudget::new(&self.runtime, self.evict, &self.guaranteed, self.item_bytes_max.get() as usize)
     }
 
     /// Calls `look` with the value under `key`, and returns its result. Counts as a read of the
@@ -424,6 +443,7 @@ impl Store {
             tenant.set_limits(*limits);
         }
         asked.mins = mins;
+        self.set_guaranteed(mins);
         Ok(())
     }
 

@@ -47,6 +47,7 @@ use lowwater::ByteSize;
 use tokio::sync::oneshot;
 
 use crate::acceptor;
+use crate::receive_budget::ReceiveCharge;
 use crate::server::{Server, CLOSE_TIME_MAX};
 use crate::settings::limits::Limits;
 use crate::settings::listen_address::ListenAddress;
@@ -146,13 +147,13 @@ impl TestServer {
         Client(stream, Refusals::default())
     }
 
-    /// Returns clients of an address that have each sent a part of a value: until they are dropped,
-    /// their tenant's connections can receive no other value of more than 4 KiB.
-    fn fill_receive_budget(&self, address: SocketAddr) -> Vec<Client> {
+    /// Returns clients that have each sent a part of a value, as many as the receive budget of the
+    /// default tenant has room for.
+    fn stall_in_values(&self) -> Vec<Client> {
         // A quarter of 8 MiB is room for two values of a tenant, and a third one is exempt
         // (`receive_budget.rs`). The first 4 KiB of each value are not charged.
         let hold = |n: u64| {
-            let mut client = self.connect_to(address);
+            let mut client = self.connect();
             client.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
             let sent = Instant::now();
             while self.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
@@ -162,6 +163,26 @@ impl TestServer {
             client
         };
         (1..=3).map(hold).collect()
+    }
+
+    /// Charges a tenant as values of these lengths do while they are received, as far as there is
+    /// room.
+    fn charge_received(&self, tenant: &str, lengths: &[usize]) -> Vec<ReceiveCharge> {
+        let permit = self.server.store.admit_connection(&Namespace::of_tenant(tenant, b':')).unwrap();
+        let receive_budget = permit.traffic().receive_budget(&self.server.receive_budget);
+        let charge = |length: &usize| {
+            let mut charge = ReceiveCharge::new(Some(receive_budget), *length);
+            charge.charge_up_to(*length).then_some(charge)
+        };
+        lengths.iter().filter_map(charge).collect()
+    }
+
+    /// Charges a tenant as values do whose clients keep sending: until the charges are dropped, its
+    /// connections can receive no other value of more than 4 KiB.
+    fn fill_receive_budget(&self, tenant: &str) -> Vec<ReceiveCharge> {
+        let held = self.charge_received(tenant, &[999_000; 3]);
+        assert_eq!(held.len(), 3, "as in `stall_in_values`");
+        held
     }
 
     /// Returns the time that all bytes charged to the tenant since `begun` take at its limit, or

@@ -73,7 +73,7 @@ fn a_bad_data_chunk_ends_after_its_announced_length() {
 #[test]
 fn an_abandoned_value_is_discarded_with_its_block() {
     let runtime = lowwater::Runtime::builder().budget(lowwater::ByteSize::kib(64)).build().unwrap();
-    let receive_budget = ReceiveBudget::new(&runtime, true, 0);
+    let receive_budget = ReceiveBudget::new(&runtime, true, &Arc::default(), 0);
     // The budget for values being received is half of 64 KiB, and the first 4 KiB of a value are
     // free: the value finds no room beyond those, as the first reservation is 64 KiB
     // (`STEP_BYTES`). The first input ends within them, later in the value, and before, within and

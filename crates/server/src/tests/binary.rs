@@ -542,7 +542,7 @@ fn a_value_without_room_is_refused_and_discarded() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.set("k", "old");
-    let held = server.fill_receive_budget(server.address);
+    let held = server.fill_receive_budget("default");
     let value = vec![b'x'; 900_000];
     let told = client.ask(Ask { opcode: ADD, extras: &[0; 8], key: "none", value: &value, ..Ask::default() });
     assert_eq!((told.status, &*told.value), (0x82, "Out of memory"));

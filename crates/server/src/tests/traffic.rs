@@ -230,7 +230,7 @@ fn a_line_that_is_too_long_ends_a_connection_above_its_rate() {
 #[test]
 fn a_value_without_room_counts_as_a_store() {
     let (server, mut all, mut shop) = start(|_| {});
-    let _held = server.fill_receive_budget(server.addresses[1]);
+    let _held = server.fill_receive_budget("shop");
     shop.exchange("set k 0 0 3\r\nold\r\n", "STORED\r\n");
     let large = "x".repeat(20_000);
     let store = format!("set k 0 0 20000\r\n{large}\r\n");

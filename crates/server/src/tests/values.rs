@@ -52,10 +52,22 @@ fn incomplete_values_are_bounded_and_released() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
     client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
-    let held = server.fill_receive_budget(server.address);
+    let stalled = server.stall_in_values();
     let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
     assert!(used > 2_900_000, "{used} bytes: received bytes are charged");
 
+    drop(stalled);
+    let wait_for_release = || {
+        let left = Instant::now();
+        while server.server.receive_budget.bytes() > ByteSize::ZERO {
+            let reserved = server.server.receive_budget.bytes();
+            assert!(left.elapsed() < Duration::from_secs(60), "{reserved} bytes are still reserved");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for_release();
+
+    let held = server.fill_receive_budget("default");
     let no_room = "SERVER_ERROR out of memory storing object\r\n";
     let large = "x".repeat(1_000_000);
     client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
@@ -65,15 +77,7 @@ fn incomplete_values_are_bounded_and_released() {
     assert_eq!(client.stat("stats", "store_no_memory"), "3");
     client.exchange("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
     drop(held);
-    let left = Instant::now();
-    while server.server.receive_budget.bytes() > ByteSize::ZERO {
-        assert!(
-            left.elapsed() < Duration::from_secs(60),
-            "{} bytes are still reserved",
-            server.server.receive_budget.bytes()
-        );
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_release();
     client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
     client.exchange("flush_all\r\n", "OK\r\n");
     server.server.store.runtime().tree().drain_stock();
@@ -84,7 +88,7 @@ fn incomplete_values_are_bounded_and_released() {
 fn each_value_of_an_input_waits_for_room() {
     let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    let _held = server.fill_receive_budget(server.address);
+    let _held = server.fill_receive_budget("default");
     // Two values of 5,000 bytes are one input (`BUFFER_BYTES`), and are charged (`FREE_BYTES`).
     let add = format!("add k 0 0 5000\r\n{}\r\n", "x".repeat(5000));
     let mut second_waits = || {
@@ -96,6 +100,20 @@ fn each_value_of_an_input_waits_for_room() {
     };
     // A busy machine may delay the client's read of the first reply.
     assert!((0..10).any(|_| second_waits()));
+}
+
+#[test]
+fn values_that_are_never_finished_do_not_keep_a_tenant_from_its_min() {
+    let server = TestServer::start(|_| {});
+    let mut client = server.connect();
+    client.exchange("tenant set shop min=6M\r\n", "OK\r\n");
+    let held = server.charge_received("default", &[999_000; 3]);
+    let value = "v".repeat(10_000);
+    for n in 0..600 {
+        client.exchange(&format!("set shop:{n} 0 0 10000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    assert_eq!(client.stat("stats tenants", "shop:evictions"), "0");
+    assert_eq!(held.len(), 1, "half of what `min` leaves is room for one value");
 }
 
 /// Starts a server that has a listener more for each of these tenants.
@@ -111,15 +129,8 @@ fn start_with_tenants(tenants: &[&str]) -> TestServer {
 fn unfinished_values_of_a_tenant_leave_room_for_another() {
     let server = start_with_tenants(&["evil", "good"]);
     let (evil, good) = (server.addresses[1], server.addresses[2]);
-    let send = |length: usize| {
-        let mut client = server.connect_to(evil);
-        let bytes = format!("set k 0 0 {length}\r\n{}", "x".repeat(length - 1000));
-        client.0.write_all(bytes.as_bytes()).unwrap();
-        client.wait_until_received();
-        client
-    };
     // More than there is room for: first with long values, then with shorter ones.
-    let _unfinished: Vec<_> = [[900_000; 6], [70_000; 6]].as_flattened().iter().map(|length| send(*length)).collect();
+    let _unfinished = server.charge_received("evil", [[900_000; 6], [70_000; 6]].as_flattened());
     let mut good = server.connect_to(good);
     for length in [5_000, 20_000, 400_000, 1_000_000] {
         let (line, value) = (format!("set k 0 0 {length}\r\n"), "y".repeat(length));
