@@ -16,8 +16,7 @@ use crate::log::SENT_BYTES_MAX;
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::opcode::Opcode;
 use crate::protocol::command::Command;
-use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
-use crate::timers;
+use crate::store::update::ROOM_PAUSES_MAX;
 
 impl Connection {
     /// As [`serve_input`](Self::serve_input), for the binary protocol.
@@ -38,9 +37,8 @@ impl Connection {
                 BinaryStep::NoRequest => next = ControlFlow::Break(()),
                 // As in the text protocol.
                 BinaryStep::NoRoom if session.server.settings.evict && waits < ROOM_PAUSES_MAX => {
-                    waits += 1;
                     session.flush().await?;
-                    timers::sleep(ROOM_PAUSE).await;
+                    session.server.store.pause_for_room(&mut waits).await;
                     continue;
                 }
                 BinaryStep::NoRoom => {
