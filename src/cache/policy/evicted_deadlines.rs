@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::cache::expiry::clock::Lifespan;
 
-/// An eviction moves the last deadline by 1 / `LATEST_OF` of the distance to an earlier one.
-const LATEST_OF: i64 = 1_024;
+/// An eviction moves the last deadline by 1 / `LATEST_OF_MIN` of the distance to an earlier one, or
+/// by a smaller part: of as many evictions as ghosts count for.
+const LATEST_OF_MIN: i64 = 1_024;
 /// A longer lifespan, 12 days, is not told apart: the difference of two times wraps after 49 days.
 const LEFT_MAX: u64 = 1 << 30;
 
@@ -37,13 +38,15 @@ pub(crate) struct EvictedDeadlines {
 
 impl EvictedDeadlines {
     /// Notes that `nr` records were evicted just now, up to the count `clock`. `rest` is the
-    /// longest lifespan that was left to them.
-    pub(crate) fn note(&self, nr: u32, clock: u32, rest: Lifespan) {
+    /// longest lifespan that was left to them, and `reach` the age limit of ghosts in evictions:
+    /// blocks of records with short lives hide no ghost of a long one.
+    pub(crate) fn note(&self, nr: u32, clock: u32, reach: u32, rest: Lifespan) {
         let now = rest.now as u32;
         let seen = rest.left.min(LEFT_MAX) as i64;
         let newer = self.newer.load(Ordering::Relaxed);
         let before = if newer == 0 { seen } else { left(self.last.load(Ordering::Relaxed), now) };
-        let latest = seen.max(before - ((before - seen) * i64::from(nr)).div_euclid(LATEST_OF) - 1);
+        let of = LATEST_OF_MIN.max(reach.into());
+        let latest = seen.max(before - ((before - seen) * i64::from(nr)).div_euclid(of) - 1);
         let last = now.wrapping_add(latest as u32);
         self.last.store(last, Ordering::Relaxed);
         if newer == 0 || left(newer as u32, now) <= 0 {
@@ -88,11 +91,13 @@ fn left(deadline: u32, now: u32) -> i64 {
 mod tests {
     use super::*;
 
+    const REACH: u32 = 1_000;
+
     /// Notes 100 batches of 8 evictions, one eviction in `millis`, each with this rest. Returns the
     /// last count and time.
     fn evict(deadlines: &EvictedDeadlines, (clock, now): (u32, u64), millis: u64, left: u64) -> (u32, u64) {
         let batches = (1..=100).map(|n| (clock.wrapping_add(n * 8), now + u64::from(n) * 8 * millis));
-        batches.inspect(|&(clock, now)| deadlines.note(8, clock, Lifespan { now, left })).last().unwrap()
+        batches.inspect(|&(clock, now)| deadlines.note(8, clock, REACH, Lifespan { now, left })).last().unwrap()
     }
 
     /// Returns whether the deadlines have passed of records evicted so many evictions ago.
@@ -128,19 +133,36 @@ mod tests {
         let deadlines = EvictedDeadlines::default();
         let at = (0..10_000_u32).map(|n| {
             let (clock, now) = (1_000 + n * 8, u64::from(n) * 16);
-            deadlines.note(8, clock, Lifespan { now, left: if n % 4 == 0 { 20_000 } else { 500 } });
+            deadlines.note(8, clock, REACH, Lifespan { now, left: if n % 4 == 0 { 20_000 } else { 500 } });
             (clock, now)
         });
         let at = at.last().unwrap();
         assert_eq!(have_passed(&deadlines, [9_500, 10_500], at), [false, true]);
     }
 
+    /// Each period has a block of records with long lives, and a longer one of others. The keys of
+    /// the first block return in the next period.
+    #[test]
+    fn blocks_of_short_lives_hide_no_long_ones() {
+        let (long, short, left) = (2_000, 8_000, 25_000_u64);
+        let (deadlines, mut ended) = (EvictedDeadlines::default(), 0);
+        for n in 0..100_000_u32 {
+            let (clock, now, is_long) = (1_000 + n, u64::from(n), n % (long + short) < long);
+            if is_long && n > long + short {
+                let new = Lifespan { now, left };
+                ended += u32::from(deadlines.has_passed(u64::from(long + short), clock - 1, new));
+            }
+            deadlines.note(1, clock, 16_000, Lifespan { now, left: if is_long { left } else { 500 } });
+        }
+        assert_eq!(ended, 0, "of {}", 9 * long);
+    }
+
     #[test]
     fn deadlines_of_a_long_pause_and_billions_of_evictions_do_not_overflow() {
         let deadlines = EvictedDeadlines::default();
         let pause = 5 * LEFT_MAX / 2;
-        deadlines.note(1, 1, Lifespan { now: 0, left: LEFT_MAX });
-        deadlines.note(1, u32::MAX, Lifespan { now: pause, left: LEFT_MAX });
+        deadlines.note(1, 1, REACH, Lifespan { now: 0, left: LEFT_MAX });
+        deadlines.note(1, u32::MAX, REACH, Lifespan { now: pause, left: LEFT_MAX });
         let at = (u32::MAX, pause);
         assert_eq!(have_passed(&deadlines, [0, u64::MAX], at), [false, true]);
     }

@@ -223,7 +223,8 @@ impl Tenant {
     /// Notes the longest lifespan that is left of `nr` records, which were evicted just now, after
     /// [`on_evictions`](Self::on_evictions).
     pub(crate) fn note_rest(&self, nr: u32, rest: Lifespan) {
-        self.deadlines.note(nr, self.evictions.load(Ordering::Relaxed), rest);
+        let reach = 2 * self.scan_min.load(Ordering::Relaxed);
+        self.deadlines.note(nr, self.evictions.load(Ordering::Relaxed), reach, rest);
     }
 
     /// Returns whether the record of a ghost would have expired by now, so that more memory would
