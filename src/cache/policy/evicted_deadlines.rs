@@ -19,11 +19,13 @@ use crate::cache::expiry::clock::Lifespan;
 /// An eviction moves the last deadline by 1 / `LATEST_OF_MIN` of the distance to an earlier one, or
 /// by a smaller part: of as many evictions as ghosts count for.
 const LATEST_OF_MIN: i64 = 1_024;
-/// A longer lifespan, 12 days, is not told apart: the difference of two times wraps after 49 days.
+/// The unit of times is 16 ms, this logarithm of milliseconds, so that a time of up to 397 days ago
+/// is not taken for one to come.
+const UNIT: u32 = 4;
+/// A longer lifespan, 198 days, is not told apart.
 const LEFT_MAX: u64 = 1 << 30;
 
-/// The deadlines of one tenant's evicted records; see the module. Times are in milliseconds, and
-/// wrap.
+/// The deadlines of one tenant's evicted records; see the module. Times wrap.
 ///
 /// Statistics: all accesses are Relaxed, and a lost update only makes an estimate less exact.
 #[derive(Debug, Default)]
@@ -41,8 +43,8 @@ impl EvictedDeadlines {
     /// longest lifespan that was left to them, and `reach` the age limit of ghosts in evictions:
     /// blocks of records with short lives hide no ghost of a long one.
     pub(crate) fn note(&self, nr: u32, clock: u32, reach: u32, rest: Lifespan) {
-        let now = rest.now as u32;
-        let seen = rest.left.min(LEFT_MAX) as i64;
+        let now = (rest.now >> UNIT) as u32;
+        let seen = (rest.left >> UNIT).min(LEFT_MAX) as i64;
         let newer = self.newer.load(Ordering::Relaxed);
         let before = if newer == 0 { seen } else { left(self.last.load(Ordering::Relaxed), now) };
         let of = LATEST_OF_MIN.max(reach.into());
@@ -59,9 +61,9 @@ impl EvictedDeadlines {
     /// Returns whether the deadline of a record that was evicted `evictions` before the count
     /// `clock` has passed. `new` is the lifespan of the new record of its key.
     pub(crate) fn has_passed(&self, evictions: u64, clock: u32, new: Lifespan) -> bool {
-        let now = new.now as u32;
+        let now = (new.now >> UNIT) as u32;
         let [older, newer] = [&self.older, &self.newer].map(|point| point.load(Ordering::Relaxed));
-        if newer == 0 || new.left >= LEFT_MAX {
+        if newer == 0 || new.left >> UNIT >= LEFT_MAX {
             return false;
         }
         let point = |point: u64| (i64::from(clock.wrapping_sub((point >> 32) as u32)), left(point as u32, now));
@@ -82,7 +84,7 @@ impl EvictedDeadlines {
     }
 }
 
-/// Returns the milliseconds from `now` to a deadline; negative if it has passed.
+/// Returns the time from `now` to a deadline; negative if it has passed.
 fn left(deadline: u32, now: u32) -> i64 {
     i64::from(deadline.wrapping_sub(now) as i32)
 }
@@ -93,16 +95,21 @@ mod tests {
 
     const REACH: u32 = 1_000;
 
-    /// Notes 100 batches of 8 evictions, one eviction in `millis`, each with this rest. Returns the
+    /// A lifespan in units.
+    fn lifespan(now: u64, left: u64) -> Lifespan {
+        Lifespan { now: now << UNIT, left: left << UNIT }
+    }
+
+    /// Notes 100 batches of 8 evictions, one eviction in `units`, each with this rest. Returns the
     /// last count and time.
-    fn evict(deadlines: &EvictedDeadlines, (clock, now): (u32, u64), millis: u64, left: u64) -> (u32, u64) {
-        let batches = (1..=100).map(|n| (clock.wrapping_add(n * 8), now + u64::from(n) * 8 * millis));
-        batches.inspect(|&(clock, now)| deadlines.note(8, clock, REACH, Lifespan { now, left })).last().unwrap()
+    fn evict(deadlines: &EvictedDeadlines, (clock, now): (u32, u64), units: u64, left: u64) -> (u32, u64) {
+        let batches = (1..=100).map(|n| (clock.wrapping_add(n * 8), now + u64::from(n) * 8 * units));
+        batches.inspect(|&(clock, now)| deadlines.note(8, clock, REACH, lifespan(now, left))).last().unwrap()
     }
 
     /// Returns whether the deadlines have passed of records evicted so many evictions ago.
     fn have_passed(deadlines: &EvictedDeadlines, evictions: [u64; 2], (clock, now): (u32, u64)) -> [bool; 2] {
-        evictions.map(|evictions| deadlines.has_passed(evictions, clock, Lifespan { now, left: 100_000 }))
+        evictions.map(|evictions| deadlines.has_passed(evictions, clock, lifespan(now, 100_000)))
     }
 
     #[test]
@@ -133,7 +140,7 @@ mod tests {
         let deadlines = EvictedDeadlines::default();
         let at = (0..10_000_u32).map(|n| {
             let (clock, now) = (1_000 + n * 8, u64::from(n) * 16);
-            deadlines.note(8, clock, REACH, Lifespan { now, left: if n % 4 == 0 { 20_000 } else { 500 } });
+            deadlines.note(8, clock, REACH, lifespan(now, if n % 4 == 0 { 20_000 } else { 500 }));
             (clock, now)
         });
         let at = at.last().unwrap();
@@ -149,10 +156,10 @@ mod tests {
         for n in 0..100_000_u32 {
             let (clock, now, is_long) = (1_000 + n, u64::from(n), n % (long + short) < long);
             if is_long && n > long + short {
-                let new = Lifespan { now, left };
+                let new = lifespan(now, left);
                 ended += u32::from(deadlines.has_passed(u64::from(long + short), clock - 1, new));
             }
-            deadlines.note(1, clock, 16_000, Lifespan { now, left: if is_long { left } else { 500 } });
+            deadlines.note(1, clock, 16_000, lifespan(now, if is_long { left } else { 500 }));
         }
         assert_eq!(ended, 0, "of {}", 9 * long);
     }
@@ -161,8 +168,8 @@ mod tests {
     fn deadlines_of_a_long_pause_and_billions_of_evictions_do_not_overflow() {
         let deadlines = EvictedDeadlines::default();
         let pause = 5 * LEFT_MAX / 2;
-        deadlines.note(1, 1, REACH, Lifespan { now: 0, left: LEFT_MAX });
-        deadlines.note(1, u32::MAX, REACH, Lifespan { now: pause, left: LEFT_MAX });
+        deadlines.note(1, 1, REACH, lifespan(0, LEFT_MAX));
+        deadlines.note(1, u32::MAX, REACH, lifespan(pause, LEFT_MAX));
         let at = (u32::MAX, pause);
         assert_eq!(have_passed(&deadlines, [0, u64::MAX], at), [false, true]);
     }
@@ -171,6 +178,17 @@ mod tests {
     fn a_lifespan_of_many_days_never_passes() {
         let deadlines = EvictedDeadlines::default();
         let at = evict(&deadlines, (1_000, 0), 2, 500);
-        assert!(!deadlines.has_passed(u64::MAX, at.0, Lifespan { now: at.1, left: LEFT_MAX }));
+        assert!(!deadlines.has_passed(u64::MAX, at.0, lifespan(at.1, LEFT_MAX)));
+    }
+
+    #[test]
+    fn deadlines_have_passed_after_a_pause_of_a_year() {
+        const DAY: u64 = 24 * 60 * 60 * 1_000;
+        for days in [20, 30, 45, 60, 365] {
+            let deadlines = EvictedDeadlines::default();
+            deadlines.note(1, 1, REACH, Lifespan { now: 0, left: 60_000 });
+            let new = Lifespan { now: days * DAY, left: 60_000 };
+            assert!(deadlines.has_passed(1, 1, new), "{days} days");
+        }
     }
 }
