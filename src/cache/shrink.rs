@@ -110,7 +110,7 @@ where
     /// Evicts batch by batch, in the order of the queues, until the requested number of records was
     /// scanned.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let Evicted { scanned, freed, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        let Evicted { scanned, freed, bytes, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) {
             // Relaxed, both accesses: the number only decides when to collect; two concurrent
             // collections do no harm.
@@ -128,6 +128,7 @@ where
             }
         }
         sc.set_nr_scanned(scanned);
+        sc.set_freed_bytes(bytes);
         Scan::Freed(freed)
     }
 }

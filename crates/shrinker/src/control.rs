@@ -9,7 +9,7 @@
 
 use bitflags::bitflags;
 use core::cell::Cell;
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 bitflags! {
     /// Rights of the reclaiming thread. A callback that needs more returns
@@ -51,6 +51,8 @@ pub struct ShrinkControl<'a> {
     nr_to_scan: u64,
     /// `nr_to_scan`, unless the callback reports another number.
     nr_scanned: u64,
+    /// The bytes of the freed objects, if the callback reports them.
+    freed_bytes: Option<ByteSize>,
     deferred: Cell<bool>,
     back_off: Cell<bool>,
 }
@@ -67,6 +69,7 @@ impl<'a> ShrinkControl<'a> {
             flags,
             nr_to_scan,
             nr_scanned: nr_to_scan,
+            freed_bytes: None,
             deferred: Cell::new(false),
             back_off: Cell::new(false),
         }
@@ -102,6 +105,14 @@ impl<'a> ShrinkControl<'a> {
         self.nr_scanned = objects;
     }
 
+    /// Reports the bytes of the objects that this call has freed. To be called by a shrinker that
+    /// [weighs its objects](crate::Shrinker::weigh_objects): otherwise its freed objects are taken
+    /// to be as large as those that it holds, and large objects that stay would count for small
+    /// ones that come and go.
+    pub fn set_freed_bytes(&mut self, bytes: ByteSize) {
+        self.freed_bytes = Some(bytes);
+    }
+
     /// Declares while counting that a scan could free nothing with these [`flags`](Self::flags). No
     /// scan is started; the objects that it would have scanned are left to the background as a debt
     /// (`docs/INVARIANTS.md`, S24).
@@ -122,6 +133,10 @@ impl<'a> ShrinkControl<'a> {
 
     pub(crate) fn nr_scanned(&self) -> u64 {
         self.nr_scanned
+    }
+
+    pub(crate) fn freed_bytes(&self) -> Option<ByteSize> {
+        self.freed_bytes
     }
 
     pub(crate) fn is_deferred(&self) -> bool {

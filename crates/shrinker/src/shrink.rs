@@ -53,6 +53,8 @@ pub(crate) struct VisitOutcome {
     pub(crate) postponed: bool,
     /// The number of objects before the scan; 0 if it is unknown.
     pub(crate) counted: u64,
+    /// The bytes of the freed objects, if the shrinker reported them.
+    pub(crate) freed_bytes: Option<u64>,
 }
 
 /// The count of a visit.
@@ -66,6 +68,7 @@ struct Counted {
 /// The outcome of scanning.
 struct ScanOutcome {
     freed: u64,
+    freed_bytes: Option<u64>,
     scanned: u64,
     requested: u64,
     ended: Ended,
@@ -76,7 +79,16 @@ struct ScanOutcome {
 
 impl ScanOutcome {
     fn nothing(ended: Ended) -> Self {
-        Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false, busy: false }
+        Self {
+            freed: 0,
+            freed_bytes: None,
+            scanned: 0,
+            requested: 0,
+            ended,
+            panicked: false,
+            back_off: false,
+            busy: false,
+        }
     }
 }
 
@@ -106,7 +118,7 @@ impl ShrinkSlab<'_> {
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         let received_before = self.core.map.received(self.memcg, self.node, guard.key.id);
         let count = guard.count(&sc);
-        let (mut live, mut postponed, mut busy) = (true, sc.is_deferred(), 0);
+        let (mut live, mut postponed, mut busy, mut freed_bytes) = (true, sc.is_deferred(), 0, None);
         if postponed {
             // No scan follows, which would begin the time.
             work.begin();
@@ -135,6 +147,7 @@ impl ShrinkSlab<'_> {
                 };
                 if let Some(done) = done {
                     busy = u64::from(done.busy);
+                    freed_bytes = done.freed_bytes;
                     self.note(guard, done, &mut visited);
                 }
                 if visited.freed >= freeable && !guard.is_quarantined() {
@@ -160,7 +173,7 @@ impl ShrinkSlab<'_> {
         guard.visited(visited);
         let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
         let progress = Progress { freed, scanned, callbacks, back_offs: back_offs.into(), busy };
-        VisitOutcome { progress, postponed, counted }
+        VisitOutcome { progress, postponed, counted, freed_bytes }
     }
 
     /// Clears the bit of an apparently empty shrinker, unless the second count finds an object.
@@ -353,6 +366,9 @@ impl ShrinkSlab<'_> {
                 Ok(Scan::Freed(freed)) => {
                     let scanned = if sc.nr_scanned() == 0 { nr_to_scan } else { sc.nr_scanned() };
                     done.freed = done.freed.saturating_add(freed);
+                    if let Some(bytes) = sc.freed_bytes() {
+                        done.freed_bytes = Some(done.freed_bytes.unwrap_or(0).saturating_add(bytes.get()));
+                    }
                     done.scanned = done.scanned.saturating_add(scanned);
                     left = left.saturating_sub(scanned);
                     work.spend(scanned);

@@ -21,6 +21,7 @@ use crate::utility::log2;
 use crate::{Count, Registration, Registry, RegistryConfig, Scan, Shrinker};
 
 /// Holds always the same number of objects of 1,000 bytes for each group.
+#[derive(Default)]
 struct Pool {
     /// The number of objects on node 0.
     objects: u64,
@@ -29,6 +30,8 @@ struct Pool {
     frees: bool,
     /// Uncharges the objects that it frees.
     is_honest: AtomicBool,
+    /// The bytes that it reports for each freed object; 0: it reports none.
+    reported: AtomicU64,
     /// The number of counts since the last call of `counts`.
     counts: AtomicU64,
     /// The group and the number of objects of each scan.
@@ -60,6 +63,9 @@ impl Shrinker for Pool {
         if self.is_honest.load(Relaxed) {
             sc.memcg().uncharge(ByteSize::new(sc.nr_to_scan() * 1_000));
         }
+        if let bytes @ 1.. = self.reported.load(Relaxed) {
+            sc.set_freed_bytes(ByteSize::new(sc.nr_to_scan() * bytes));
+        }
         Scan::Freed(if self.frees { sc.nr_to_scan() } else { 0 })
     }
 
@@ -82,9 +88,7 @@ fn pool(registry: &Registry, groups: &[Memcg], objects: u64, frees: bool, seeks:
 }
 
 fn made(builder: crate::ShrinkerBuilder<'_>, groups: &[Memcg], objects: u64, frees: bool) -> (Arc<Pool>, Registration) {
-    let pool =
-        Pool { objects, on_next_node: 10, frees, is_honest: false.into(), counts: 0.into(), asked: Mutex::default() };
-    let pool = Arc::new(pool);
+    let pool = Arc::new(Pool { objects, on_next_node: 10, frees, ..Pool::default() });
     let prepared = builder.alloc().unwrap();
     let occupancy = prepared.occupancy();
     let registration = prepared.register(Arc::clone(&pool) as Arc<dyn Shrinker>);
@@ -230,6 +234,18 @@ fn a_pair_whose_reports_do_not_lower_usage_advances_the_clock_seven_times() {
     }
     batch(&registry, Reclaim::FOREGROUND);
     assert_eq!(state(&registry, 0), PairState::Empty(8), "after 63 it is passed over");
+}
+
+/// Large objects stay, and small ones come and go.
+#[test]
+fn the_clock_advances_by_the_reported_bytes() {
+    let (tree, registry) = world(1, 16 * 8_000);
+    let (pool, _registration) = pool(&registry, &[tree.root().clone()], 1_000_000, true, 2);
+    core::mem::forget(tree.root().try_charge(ByteSize::new(16 * 8_000)).unwrap());
+    pool.is_honest.store(true, Relaxed);
+    pool.reported.store(10, Relaxed);
+    (0..10).for_each(|_| _ = batch(&registry, Reclaim::FOREGROUND));
+    assert_eq!(pairs(&registry).clock.epoch(), 1, "80 bytes each time, and not 8,000");
 }
 
 #[test]

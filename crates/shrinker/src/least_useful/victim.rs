@@ -77,6 +77,8 @@ struct Scans {
     postponed: bool,
     /// The number of freed objects: see [`Victim::credited`].
     credited: u64,
+    /// The bytes of the freed objects, if the shrinker reported them.
+    freed_bytes: Option<u64>,
 }
 
 /// The result of a scan for the next selection.
@@ -100,7 +102,7 @@ impl Victim {
         let nothing = Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
-        let (held, mean, before) = (tallies.objects(), tallies.mean(), used(&self.memcg));
+        let (held, mean, before) = (tallies.objects(), tallies.freed_mean(), used(&self.memcg));
         let max = batch_max(scorer.flags);
         let amount = match of_many {
             false => ScanAmount::Batch { parts: BATCH_PARTS, max },
@@ -110,7 +112,8 @@ impl Victim {
             }
             true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max },
         };
-        let Scans { progress, postponed, credited } = self.scan_until_freed(scorer, &mut guard, amount, work);
+        let Scans { progress, postponed, credited, freed_bytes } =
+            self.scan_until_freed(scorer, &mut guard, amount, work);
         if progress.busy > 0 && progress.scanned == 0 {
             // Nothing was learned of the pair: another thread scans it.
             return Scanned { progress, outcome: Outcome::Kept };
@@ -125,7 +128,7 @@ impl Victim {
         }
         // Clamped, as a shrinker may report anything.
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);
-        let bytes = tallies.note_fall(freed, fall);
+        let bytes = tallies.note_freed(freed, freed_bytes, fall);
         tallies.scanned(freed, kept, guard.cost(), pairs.clock.epoch());
         if tallies.scans_without_fall() < NO_FALL_FEW {
             pairs.clock.advance(bytes.min(budget), budget);
@@ -174,6 +177,7 @@ impl Victim {
             let visited = request.do_shrink_slab(guard, work);
             scans.progress += visited.progress;
             scans.credited = self.credited(scorer, guard, node, &visited);
+            scans.freed_bytes = visited.freed_bytes;
             if visited.progress.scanned == 0 {
                 scans.postponed = visited.postponed;
                 break;

@@ -33,8 +33,7 @@ const HITS_PER_SCORE: u8 = 8;
 /// The maximum number of epochs that a thread may be late; it then leaves tallies of a later epoch
 /// unchanged.
 const LATE_MAX: u32 = 1 << 16;
-/// If a shrinker does not weigh its objects, a scan moves their mean size by 1/`MEAN_OF` of the
-/// difference.
+/// A scan moves the mean size of freed objects by 1/`MEAN_OF` of the difference.
 const MEAN_OF: u64 = 8;
 /// The fraction of a pair's last count, as a divisor, that may be freed until it is counted again.
 const STALE_PARTS: u64 = 16;
@@ -57,6 +56,9 @@ pub(crate) struct Tallies {
     /// The mean bytes of an object: from the last count if the shrinker weighs its objects, else an
     /// estimate, which scans move. 0 before the first count.
     mean: AtomicU32,
+    /// The mean bytes of a freed object, by the reports of a shrinker that weighs its objects; 0
+    /// before the first one.
+    freed_mean: AtomicU32,
     /// The KiB until the next epoch at the last count; 0 before the first count, and if the pair
     /// was marked as empty since, so that no eviction makes it due.
     kib_left: AtomicU32,
@@ -68,8 +70,8 @@ pub(crate) struct Tallies {
     is_weighed: AtomicBool,
     /// The number of objects at the last count.
     held: AtomicU64,
-    /// The number of objects freed since the last count.
-    freed: AtomicU64,
+    /// The number of objects freed since the last count, at most `u32::MAX`.
+    freed: AtomicU32,
     /// The number of objects inserted; decays.
     inserted: AtomicU64,
 }
@@ -79,11 +81,12 @@ impl Tallies {
     pub(crate) fn reset(&self, epoch: u32) {
         self.epoch.store(epoch, Ordering::Relaxed);
         self.hits.iter().chain([&self.kept]).for_each(|tally| tally.set(0));
-        [&self.mean, &self.kib_left].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
+        let means = [&self.mean, &self.freed_mean];
+        means.into_iter().chain([&self.kib_left, &self.freed]).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.scans_without_fall.store(0, Ordering::Relaxed);
         self.hits_since.store(0, Ordering::Relaxed);
         self.is_weighed.store(false, Ordering::Relaxed);
-        [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
+        [&self.held, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
     }
 
     /// Copies the tallies of a pair that moves to this slot.
@@ -91,9 +94,9 @@ impl Tallies {
         macro_rules! copy {
             ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
         }
-        let Self { epoch, mean, kib_left, .. } = from;
+        let Self { epoch, mean, freed_mean, kib_left, .. } = from;
         let Self { scans_without_fall, hits_since, is_weighed, held, freed, inserted, .. } = from;
-        copy!(epoch, mean, kib_left, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
+        copy!(epoch, mean, freed_mean, kib_left, scans_without_fall, hits_since, is_weighed, held, freed, inserted);
         self.kept.set(from.kept.get());
         self.hits.iter().zip(&from.hits).for_each(|(to, from)| to.set(from.get()));
     }
@@ -131,22 +134,29 @@ impl Tallies {
     /// units of 1/[`COST_ONE`].
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
         self.decay_to(epoch);
-        self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
+        let freed = self.freed.load(Ordering::Relaxed).saturating_add(u32::try_from(freed).unwrap_or(u32::MAX));
+        self.freed.store(freed, Ordering::Relaxed);
         self.kept.add(kept.saturating_mul(KEPT).saturating_mul(cost.into()));
     }
 
     /// Records that the group's usage fell by `fall` bytes in a scan that freed `freed` objects.
-    /// Returns the estimated bytes of these objects.
-    pub(crate) fn note_fall(&self, freed: u64, fall: u64) -> u64 {
+    /// Returns the bytes of these objects: those that the shrinker `reported`, or an estimate.
+    pub(crate) fn note_freed(&self, freed: u64, reported: Option<u64>, fall: u64) -> u64 {
         let scans_without_fall =
             if fall > 0 { 0 } else { self.scans_without_fall.load(Ordering::Relaxed).saturating_add(1) };
         self.scans_without_fall.store(scans_without_fall, Ordering::Relaxed);
+        let moved = |mean: u64, seen: u64| mean - mean / MEAN_OF + seen / MEAN_OF;
         if self.is_weighed.load(Ordering::Relaxed) {
-            return freed.saturating_mul(self.mean());
+            let Some(bytes) = reported else { return freed.saturating_mul(self.freed_mean()) };
+            // No more than the pair holds.
+            let bytes = bytes.min(self.bytes());
+            if let Some(seen) = bytes.checked_div(freed) {
+                set_mean(&self.freed_mean, moved(self.freed_mean(), seen));
+            }
+            return bytes;
         }
         if let Some(seen) = fall.checked_div(freed).filter(|seen| *seen > 0) {
-            let mean = self.mean();
-            self.set_mean(mean - mean / MEAN_OF + seen / MEAN_OF);
+            set_mean(&self.mean, moved(self.mean(), seen));
         }
         freed.saturating_mul(self.mean()).min(fall)
     }
@@ -166,16 +176,17 @@ impl Tallies {
     /// knows it. If not, `usage`, that of the whole group, bounds their mean.
     pub(crate) fn counted(&self, held: u64, weight: Option<u64>, usage: u64, epoch: u32) {
         self.decay_to(epoch);
-        let freed = self.freed.swap(0, Ordering::Relaxed);
+        let freed = u64::from(self.freed.swap(0, Ordering::Relaxed));
         let grown = held.saturating_add(freed).saturating_sub(self.held.swap(held, Ordering::Relaxed));
         self.inserted.store(self.inserted.load(Ordering::Relaxed).saturating_add(grown), Ordering::Relaxed);
         self.is_weighed.store(weight.is_some(), Ordering::Relaxed);
         let most = usage / held.max(1);
-        self.set_mean(match (weight, self.mean.load(Ordering::Relaxed)) {
+        let mean = match (weight, self.mean.load(Ordering::Relaxed)) {
             (Some(weight), _) => weight / held.max(1),
             (None, 0) => most,
             (None, mean) => most.min(mean.into()),
-        });
+        };
+        set_mean(&self.mean, mean);
     }
 
     /// Records the KiB until the next epoch at a count, or 0: see
@@ -190,10 +201,6 @@ impl Tallies {
         self.kib_left.load(Ordering::Relaxed).saturating_sub(kib_left)
     }
 
-    fn set_mean(&self, mean: u64) {
-        self.mean.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
-    }
-
     /// Returns the number of objects at the last count.
     pub(crate) fn objects(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
@@ -204,12 +211,21 @@ impl Tallies {
     pub(crate) fn is_stale(&self) -> bool {
         let held = self.objects();
         let freed_max = (held / STALE_PARTS).max(STALE_MIN.min(held / STALE_PARTS_SMALL)).max(1);
-        held == 0 || self.freed.load(Ordering::Relaxed) >= freed_max
+        held == 0 || u64::from(self.freed.load(Ordering::Relaxed)) >= freed_max.min(u32::MAX.into())
     }
 
     /// Returns the mean bytes of an object; 1 before the first count.
     pub(crate) fn mean(&self) -> u64 {
         self.mean.load(Ordering::Relaxed).max(1).into()
+    }
+
+    /// Returns the mean bytes of a freed object; before the first report, those of an object. Large
+    /// objects may stay while small ones come and go.
+    pub(crate) fn freed_mean(&self) -> u64 {
+        match self.freed_mean.load(Ordering::Relaxed) {
+            mean if mean > 0 && self.is_weighed.load(Ordering::Relaxed) => mean.into(),
+            _ => self.mean(),
+        }
     }
 
     /// Returns the bytes of the objects at the last count.
@@ -246,10 +262,10 @@ impl Tallies {
     }
 
     /// Returns the logarithm of the recently inserted bytes, measured in 64ths of the budget.
-    /// `None` if nothing was inserted.
+    /// `None` if nothing was inserted. Inserted objects are taken to be as large as freed ones.
     pub(crate) fn insert_rate(&self, epoch: u32, budget: u64) -> Option<i32> {
         self.decay_to(epoch);
-        match self.inserted.load(Ordering::Relaxed).saturating_mul(self.mean()) {
+        match self.inserted.load(Ordering::Relaxed).saturating_mul(self.freed_mean()) {
             0 => None,
             bytes => Some(log2(bytes) - log2((budget / 64).max(1))),
         }
@@ -280,6 +296,10 @@ fn near_bytes(held: u64, distance: u64, significant: u64) -> u64 {
     let places = log2(held.saturating_add(distance)) - log2(held);
     let bytes = (u128::from(held) * u128::from(places.unsigned_abs())) / ONE.unsigned_abs() as u128;
     (bytes as u64).saturating_add(significant.min(held))
+}
+
+fn set_mean(mean: &AtomicU32, bytes: u64) {
+    mean.store(u32::try_from(bytes).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
 }
 
 /// Returns the logarithm of hits per byte; `None` without hits.

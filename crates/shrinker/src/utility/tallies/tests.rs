@@ -130,7 +130,7 @@ fn unknown_weights_are_learned_from_scans() {
     tallies.counted(100, None, 1_000_000, 0);
     assert_eq!(tallies.mean(), 10_000);
     for _ in 0..100 {
-        assert!(tallies.note_fall(8, 800) <= 800, "no more than the usage fell");
+        assert!(tallies.note_freed(8, None, 800) <= 800, "no more than the usage fell");
     }
     assert!((100..=110).contains(&tallies.mean()), "{}", tallies.mean());
     tallies.counted(100, None, 1_000_000, 0);
@@ -138,7 +138,26 @@ fn unknown_weights_are_learned_from_scans() {
     tallies.counted(100, None, 5_000, 0);
     assert_eq!(tallies.mean(), 50, "but that it is no more than all");
     tallies.counted(100, Some(700), 5_000, 0);
-    assert_eq!((tallies.mean(), tallies.note_fall(8, 1)), (7, 56), "until it is known");
+    assert_eq!((tallies.mean(), tallies.note_freed(8, None, 1)), (7, 56), "until it is known");
+}
+
+#[test]
+fn reported_bytes_are_those_of_freed_and_inserted_objects() {
+    let tallies = Tallies::default();
+    // Large objects stay beside small ones that come and go.
+    tallies.counted(100, Some(100 << 20), 100 << 20, 0);
+    assert_eq!((tallies.note_freed(8, None, 800), tallies.freed_mean()), (8 << 20, 1 << 20), "nothing is known");
+    for _ in 0..200 {
+        assert_eq!(tallies.note_freed(8, Some(800), 0), 800);
+    }
+    assert!((100..=110).contains(&tallies.freed_mean()), "{}", tallies.freed_mean());
+    assert_eq!((tallies.mean(), tallies.bytes()), (1 << 20, 100 << 20), "the objects that it holds are large");
+    assert_eq!(tallies.note_freed(8, None, 0), 8 * tallies.freed_mean(), "a scan without a report");
+    let rate = log2(100 * tallies.freed_mean()) - log2(BUDGET / 64);
+    assert_eq!(tallies.insert_rate(0, BUDGET), Some(rate));
+    assert_eq!(tallies.note_freed(1, Some(u64::MAX), 0), 100 << 20, "no more than it holds");
+    tallies.counted(100, None, 100 << 20, 0);
+    assert_eq!(tallies.note_freed(8, Some(800), 80), 80, "a shrinker without weights may report any");
 }
 
 #[test]
@@ -209,19 +228,19 @@ fn a_rate_of_inserts_is_in_parts_of_the_budget() {
 fn a_mean_moves_by_an_eighth_and_scans_without_a_fall_are_counted() {
     let tallies = Tallies::default();
     tallies.counted(100, None, 100_000, 0);
-    assert_eq!(tallies.note_fall(10, 2_000), 2_000, "no more than the usage fell by");
+    assert_eq!(tallies.note_freed(10, None, 2_000), 2_000, "no more than the usage fell by");
     assert_eq!(tallies.mean(), 1_000 - 125 + 25);
-    assert_eq!(tallies.note_fall(1, 2_000), 900 - 112 + 250, "no more than the objects are");
+    assert_eq!(tallies.note_freed(1, None, 2_000), 900 - 112 + 250, "no more than the objects are");
     let mean = tallies.mean();
     for scans_without_fall in 1..=3 {
         assert_eq!(
-            (tallies.note_fall(10, 0), tallies.scans_without_fall(), tallies.mean()),
+            (tallies.note_freed(10, None, 0), tallies.scans_without_fall(), tallies.mean()),
             (0, scans_without_fall, mean)
         );
     }
-    tallies.note_fall(10, 1);
+    tallies.note_freed(10, None, 1);
     assert_eq!((tallies.scans_without_fall(), tallies.mean()), (0, mean), "less than a byte each says nothing");
-    tallies.note_fall(10, 0);
+    tallies.note_freed(10, None, 0);
     tallies.reset_scans_without_fall();
     assert_eq!(tallies.scans_without_fall(), 0);
 }
@@ -234,7 +253,7 @@ fn a_copy_is_known_by_the_same_and_a_reset_by_nothing() {
     }
     from.counted(3_200, Some(6_400), 0, 5);
     from.scanned(400, 30, 16, 5);
-    from.note_fall(1, 0);
+    from.note_freed(1, None, 0);
     from.set_kib_left(9);
     to.copy_from(&from);
     let all = |it: &Tallies| {
@@ -246,13 +265,13 @@ fn a_copy_is_known_by_the_same_and_a_reset_by_nothing() {
     // The number of hits since the last score is copied: this hit is the tenth, and not a
     // multiple of eight. The copy is weighed, too.
     assert!(!to.hit(hit(1), 6, BUDGET));
-    assert_eq!((to.note_fall(3, 1), to.scans_without_fall()), (6, 0));
+    assert_eq!((to.note_freed(3, None, 1), to.scans_without_fall()), (6, 0));
     to.reset(6);
     assert_eq!(all(&to), (None, None, (0, 1, true, 0), 0, 0));
     let asked: Vec<_> = (1..=8).filter(|_| to.hit(hit(1), 6, BUDGET)).collect();
     assert_eq!(asked, [8]);
     to.counted(100, None, 100_000, 6);
-    assert_eq!((to.note_fall(1, 0), to.mean()), (0, 1_000), "it is not weighed");
+    assert_eq!((to.note_freed(1, None, 0), to.mean()), (0, 1_000), "it is not weighed");
 }
 
 #[test]
@@ -303,7 +322,7 @@ fn nothing_overflows() {
         tallies.scanned(u64::MAX, u64::MAX, u32::MAX, 0);
         tallies.counted(u64::MAX, Some(u64::MAX), u64::MAX, u32::MAX);
         tallies.counted(u64::MAX, None, u64::MAX, u32::MAX);
-        tallies.note_fall(u64::MAX, u64::MAX);
+        tallies.note_freed(u64::MAX, None, u64::MAX);
     }
     tallies.hit(hit(u64::MAX), 7, u64::MAX);
     assert!(tallies.utility(7, u64::MAX, false).is_some());
