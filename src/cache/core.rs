@@ -87,6 +87,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Whether the last batch evicted no record and put some back: then the next batch is taken
     /// from the other queue.
     pub(super) is_stuck: AtomicBool,
+    /// Whether an entry was ever inserted for another group than the cache's own.
+    pub(super) has_tenants: AtomicBool,
     /// Records evicted in the background since a collection of the slab was last considered.
     pub(super) freed_since: AtomicU16,
     /// The mark of such collections.
@@ -302,10 +304,12 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Reports the number of records and their total charge to the queues. O(stripes).
-    pub(super) fn note_len(&self) {
+    /// Reports the number of records and their total charge to the queues, and returns them.
+    /// O(stripes).
+    pub(super) fn note_len(&self) -> (usize, ByteSize) {
         let (len, bytes) = self.counters.len_and_bytes();
         self.queues.note_len(len, bytes, self.notifier.ghosts());
+        (len, bytes)
     }
 
     /// Makes the ghost table no larger than the records left need. For removals that are no

@@ -3,7 +3,6 @@
 //! It holds the core and the core's registration as a shrinker. The registration holds the core, so
 //! the core must not hold the registration: neither would ever be dropped.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
@@ -45,8 +44,6 @@ pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static,
     pub(super) group: Memcg,
     /// Whether the group was made for the cache's limits: then it ends with the cache.
     pub(super) owns_group: bool,
-    /// Whether an entry was ever inserted for another group than the cache's own.
-    pub(super) has_tenants: AtomicBool,
     /// The time to live of entries that are inserted without another one.
     pub(super) ttl: Ttl,
     /// The last of the registry's nodes; zero if there is only one, and then no insert asks for the
@@ -87,7 +84,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> 
     /// the last handle uncharges and drops them one by one.
     fn leave_entries(&mut self) -> Option<Box<ValueFunctions<K, V>>> {
         let core = Arc::get_mut(&mut self.core)?;
-        let is_simple = !*self.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
+        let is_simple = !*core.has_tenants.get_mut() && core.held_values.is_none() && self.group.is_online();
         if core.counters.len() <= REMOVED_AT_ONCE || !is_simple {
             return None;
         }

@@ -312,7 +312,7 @@ where
     pub(super) fn has_one_group(&self, payer: Payer<'_>) -> bool {
         // Relaxed: an insert of the first entry of another group at this moment is concurrent with
         // the caller, so either order is correct.
-        *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed)
+        *payer.group == self.inner.group && !self.inner.core.has_tenants.load(Ordering::Relaxed)
     }
 
     /// Looks up the tenant of a group to charge, and where the ghost of a key of this hash would
@@ -517,8 +517,8 @@ where
             // Under the segment's lock, for `may_overwrite`; and only for a record that is paid, as
             // the drop of a cache with tenants is O(entries). Relaxed: see `has_one_group`. Stored
             // only once, as all inserts read the flag's cache line.
-            if *group != self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed) {
-                self.inner.has_tenants.store(true, Ordering::Relaxed);
+            if *group != self.inner.group && !core.has_tenants.load(Ordering::Relaxed) {
+                core.has_tenants.store(true, Ordering::Relaxed);
             }
             core.queues.add(record, group, node, guard).map_err(|error| {
                 let record = error.into_handle();

@@ -51,7 +51,7 @@ where
         }
         // Relaxed: an insert for another group sets the flag, or reads it as set, under the lock of
         // the record's segment. This record is seen under that lock, so the flag is seen as well.
-        let has_tenants = self.inner.has_tenants.load(Ordering::Relaxed);
+        let has_tenants = core.has_tenants.load(Ordering::Relaxed);
         if has_tenants || *group != self.inner.group {
             if !core.queues.is_owner(group, old, guard) {
                 return false;
@@ -60,7 +60,7 @@ where
                 // The cache's group has ended, and an ancestor of it is charged from now on. A
                 // concurrent overwrite may still be about to charge the ended group. Relaxed: as
                 // above.
-                self.inner.has_tenants.store(true, Ordering::Relaxed);
+                core.has_tenants.store(true, Ordering::Relaxed);
             }
         }
         is_within_limits(group)

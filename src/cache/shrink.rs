@@ -100,11 +100,8 @@ where
         }
     }
 
-    /// Returns the estimated bytes of the group's records: their number times the mean charge of
-    /// the group's recent evictions, or else of the cache's records.
     fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
-        self.note_len();
-        Some(self.queues.weigh(sc.memcg(), self.queues.count(sc.memcg(), sc.node())))
+        Some(self.weigh(sc.memcg(), sc.node()))
     }
 
     /// Evicts batch by batch, in the order of the queues, until the requested number of records was
@@ -139,6 +136,23 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
+    /// Returns the bytes of the group's records on a node. Of a cache with tenants it is an
+    /// estimate: their number times the mean charge of the group's recent evictions, or else of the
+    /// cache's records.
+    pub(super) fn weigh(&self, memcg: &Memcg, node: NodeId) -> ByteSize {
+        let (len, bytes) = self.note_len();
+        let entries = self.queues.count(memcg, node);
+        // Relaxed: a hint, as the records are counted while others are inserted.
+        if self.has_tenants.load(Ordering::Relaxed) {
+            return self.queues.weigh(memcg, entries);
+        }
+        // All records are of one group. The node's part of the bytes is as large as that of the
+        // records. Entries that stay may be larger than those that are evicted.
+        let len = (len as u128).max(entries.into()).max(1);
+        let part = u128::from(bytes.get()) * u128::from(entries) / len;
+        ByteSize::new(part as u64).min(memcg.usage())
+    }
+
     /// Scans up to `nr` of the oldest records of a group on a node, evicts those that were not used
     /// or have expired, and uncharges the group for them.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {

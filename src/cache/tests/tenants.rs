@@ -527,6 +527,24 @@ fn the_estimated_charge_of_a_groups_entries_is_at_most_its_usage() {
     assert_eq!(queues.weigh(&group, 0), ByteSize::ZERO);
 }
 
+/// The mean charge of evicted entries is that of the small ones.
+#[test]
+fn a_cache_without_tenants_weighs_large_entries_that_stay_beside_small_ones() {
+    let runtime = without_reclaimer(ByteSize::mib(16)).build().unwrap();
+    let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, bytes| ByteSize::new(*bytes)).build().unwrap();
+    for key in 0..100_000 {
+        cache.insert(100 + key, 100).unwrap();
+        let large = key % 12;
+        if cache.get(&large).is_none() {
+            cache.insert(large, 1 << 20).unwrap();
+        }
+    }
+    let (group, node) = (cache.group(), lowwater_lru_core::NodeId::ZERO);
+    let (bytes, usage) = (cache.inner.core.weigh(group, node), group.usage());
+    assert!(cache.stats().evictions > 10_000 && bytes >= usage / 2 && bytes <= usage, "{bytes} of {usage}");
+    assert_eq!(cache.inner.core.weigh(&runtime.group("other").unwrap(), node), ByteSize::ZERO);
+}
+
 /// In parts of a large budget, all ages in a small group would be 0.
 #[test]
 fn the_ages_of_a_groups_ghosts_are_dated_by_its_own_room() {
