@@ -62,9 +62,12 @@ pub(crate) struct ShardSet {
     retired: UnsafeCell<*mut ShardSet>,
 }
 
-/// The state by which walks keep the shards from being joined.
-#[derive(Default)]
+/// The state of the walks, by which they also keep the shards from being joined. On cache lines of
+/// its own: walks write it, and adds read the rest of the set.
+#[repr(align(64))]
 struct WalkState {
+    /// The credit of each list, by its number (`shards/shares.rs`).
+    credits: [i32; LISTS_MAX],
     /// The number of walks in progress.
     in_progress: u32,
     /// The number of the list with which the next walk begins; 0 is the split list itself.
@@ -103,11 +106,12 @@ impl ShardSet {
     /// Creates `shards` shards for the list of a group on a node; `None` if there is no memory.
     pub(super) fn try_new(memcg: &Memcg, whole: &ListLruOne, shards: usize) -> Option<Box<Self>> {
         debug_assert!(shards.is_power_of_two(), "a shard is chosen by a mask");
+        let walks = WalkState { credits: [0; LISTS_MAX], in_progress: 0, next: 0, ended: false };
         let mut split = try_box(Self {
             key: Key::new(memcg, whole.node()),
             whole,
             shards: Vec::new(),
-            walks: UnsafeCell::new(WalkState::default()),
+            walks: UnsafeCell::new(walks),
             retired: UnsafeCell::new(ptr::null_mut()),
         })?;
         split.shards = try_vec(shards)?;
@@ -202,39 +206,42 @@ impl ShardSet {
         (in_progress == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
     }
 
-    /// Registers a walk of `nr` items. Returns the number of the list to begin with, which differs
-    /// between concurrent walks, the number of lists, and the share of each. `None`: the shards
-    /// were joined. `whole` is the split list.
-    pub(super) fn begin_walk(&self, whole: &mut LockedList<'_>, nr: u64) -> Option<(usize, usize, Shares)> {
-        let lists = 1 + self.shards.len();
-        let begin = self.with_walks(whole, |walks| {
-            let begin = usize::from(walks.next) + walks.in_progress as usize;
-            walks.in_progress += u32::from(!walks.ended);
-            (!walks.ended).then_some(begin % lists)
-        })?;
-        Some((begin, lists, self.shares(nr)))
+    /// Returns the lists by number, with their lengths, for a walk. Takes no lock: most reads wait
+    /// for a cache line that an add wrote.
+    pub(super) fn parts(&self) -> [Part; LISTS_MAX] {
+        let mut parts = [Part::default(); LISTS_MAX];
+        let lists = core::iter::once(self.whole()).chain(self.shards());
+        parts.iter_mut().zip(lists).for_each(|(part, list)| part.len = list.nr_items());
+        parts
     }
 
-    /// Returns the share of each list in a walk of `nr` items. The caller holds the split list's
-    /// lock.
-    fn shares(&self, nr: u64) -> Shares {
-        let mut parts = [Part::default(); LISTS_MAX];
-        let [whole, of_shards @ ..] = &mut parts;
-        whole.len = self.whole().nr_items();
-        for (n, part) in (0..self.shards.len()).zip(&mut *of_shards) {
-            (part.len, part.credit) = (self.shard(n).one().nr_items(), self.shard(n).credit().into());
-            // The credits add up to 0.
-            whole.credit -= part.credit;
-        }
+    /// Registers a walk of `nr` items over the [`parts`](Self::parts). Returns the number of the
+    /// list to begin with, which differs between concurrent walks, the number of lists, and the
+    /// share of each. `None`: the shards were joined. `whole` is the split list.
+    pub(super) fn begin_walk(
+        &self,
+        whole: &mut LockedList<'_>,
+        nr: u64,
+        parts: &mut [Part; LISTS_MAX],
+    ) -> Option<(usize, usize, Shares)> {
+        let lists = 1 + self.shards.len();
+        let parts = parts.get_mut(..lists).unwrap_or_default();
         let mut shares = [u32::MAX; LISTS_MAX];
-        let Some(parts) = parts.get_mut(..=self.shards.len()) else { return shares };
-        if divide(nr, parts) {
-            shares.iter_mut().zip(&*parts).for_each(|(share, part)| *share = part.share);
-            let of_shards = (0..self.shards.len()).zip(parts.iter().skip(1));
-            of_shards.for_each(|(n, part)| self.shard(n).set_credit(part.credit as i32));
-            // At most one item.
-        }
-        shares
+        self.with_walks(whole, |walks| {
+            if walks.ended {
+                return None;
+            }
+            let begin = usize::from(walks.next) + walks.in_progress as usize;
+            walks.in_progress += 1;
+            parts.iter_mut().zip(&walks.credits).for_each(|(part, &credit)| part.credit = credit.into());
+            if divide(nr, parts) {
+                for ((part, share), credit) in parts.iter().zip(&mut shares).zip(&mut walks.credits) {
+                    // A credit is one item at most.
+                    (*share, *credit) = (part.share, part.credit as i32);
+                }
+            }
+            Some((begin % lists, lists, shares))
+        })
     }
 
     /// Unregisters a walk, and stores the number of the list with which the next one begins.

@@ -252,9 +252,10 @@ impl<'a> WalkRound<'a> {
     pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId, nr: u64) -> Option<Self> {
         let guard = pin();
         let Some(Pair::ShardSet(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
+        let mut parts = split.parts();
         // If the shards end before the walk is registered, their items are on the list once we get
         // its lock, which is held until the move is complete.
-        let (next, lists, shares) = split.begin_walk(&mut split.whole().lock(&guard), nr)?;
+        let (next, lists, shares) = split.begin_walk(&mut split.whole().lock(&guard), nr, &mut parts)?;
         Some(Self { lru, memcg, node, lists, next, shares })
     }
 

@@ -135,12 +135,12 @@ fn a_walk_that_locks_a_list_after_its_shards_were_joined_walks_only_the_list() {
     let guard = pin();
     let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     let mut whole = split.whole().lock(&guard);
-    let (begin, lists, _) = split.begin_walk(&mut whole, 1).unwrap();
+    let (begin, lists, _) = split.begin_walk(&mut whole, 1, &mut split.parts()).unwrap();
     assert_eq!((begin, lists), (0, 1 + split.shards().count()));
     split.end_walk(&mut whole, 0);
     drop(whole);
     assert!(lru.join_shards_now(tree.root(), N0));
-    assert!(split.begin_walk(&mut split.whole().lock(&guard), 1).is_none());
+    assert!(split.begin_walk(&mut split.whole().lock(&guard), 1, &mut split.parts()).is_none());
 }
 
 #[test]

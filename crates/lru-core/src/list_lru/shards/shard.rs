@@ -8,7 +8,7 @@ use super::super::list_lru_one::ListLruOne;
 use super::super::lists_head::ListsHead;
 use super::super::refusable::try_box;
 use crate::rcu::{Retired, RetiredKind};
-use crate::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
@@ -24,8 +24,6 @@ pub(crate) struct Shard {
     one: ListLruOne,
     /// The number of adds since the last sweep. Approximate: concurrent adds may be counted once.
     adds: AtomicU32,
-    /// See `shares.rs`. Changes under the split list's lock only.
-    credit: AtomicI32,
     /// The link of the queue of retired objects.
     retired: UnsafeCell<*mut Shard>,
 }
@@ -61,8 +59,7 @@ impl Shard {
         let one = ListLruOne::new_shard(memcg, node, owner);
         // The first sweep after the split must find the shard busy: it has not observed the shard
         // for a whole interval.
-        let (adds, credit) = (AtomicU32::new(QUIET), AtomicI32::new(0));
-        let shard = Self { one, adds, credit, retired: UnsafeCell::new(ptr::null_mut()) };
+        let shard = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
         let shard = Box::into_raw(try_box(shard)?);
         // `of` recovers this provenance.
         shard.expose_provenance();
@@ -91,18 +88,6 @@ impl Shard {
         // Relaxed: the count orders nothing.
         self.adds.store(adds.saturating_add(1), Ordering::Relaxed);
         &self.one
-    }
-
-    /// Returns the credit of the shard's list (`shares.rs`).
-    pub(super) fn credit(&self) -> i32 {
-        // Relaxed: the caller holds the split list's lock, under which it changes.
-        self.credit.load(Ordering::Relaxed)
-    }
-
-    /// Stores the credit of the shard's list. The caller holds the split list's lock.
-    pub(super) fn set_credit(&self, credit: i32) {
-        // Relaxed: as in `credit`.
-        self.credit.store(credit, Ordering::Relaxed);
     }
 
     /// Returns the number of adds since the last call, and resets it.

@@ -4,7 +4,8 @@
 //! most walks visit a few only (an insert evicts 8): with shares that are rounded up, each walk
 //! would visit an item of a shard that has a single one. A thread that adds rarely, beside a busy
 //! one, would find its items at the end of the list as soon as they are added. So each list has a
-//! *credit*: the part of its shares so far that it was not visited for. The credits add up to 0.
+//! *credit*: the part of its shares so far that it was not visited for. A list that becomes empty
+//! loses its credit, which no other list gets.
 //!
 //! A change must ensure that the shares of a walk add up to the items that it is to visit.
 
@@ -22,7 +23,7 @@ pub(in super::super) type Shares = [u32; LISTS_MAX];
 
 /// The part of one list in a walk.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Part {
+pub(in super::super) struct Part {
     /// The number of items on the list.
     pub(super) len: u32,
     /// The number of items that the walk visits.

@@ -124,7 +124,7 @@ struct Lists {
     shards: Vec<VecDeque<usize>>,
     /// The number of the list with which the next walk begins: 0 is the list itself.
     next: usize,
-    /// The parts of visits that earlier walks owe each shard, in 2^30ths.
+    /// The parts of visits that earlier walks owe each list, in 2^30ths.
     owed: Vec<i64>,
     /// Whether a sweep has visited the shards.
     is_swept: bool,
@@ -167,11 +167,9 @@ impl Lists {
         if nr >= self.len() {
             return lens;
         }
-        self.owed.resize(self.shards.len(), 0);
-        let owed_whole = -self.owed.iter().sum::<i64>();
-        let owed = core::iter::once(owed_whole).chain(self.owed.iter().copied());
-        let mut owed: Vec<_> =
-            owed.zip(&lens).map(|(owed, &len)| owed + (nr * len) as i64 * ONE / self.len() as i64).collect();
+        self.owed.resize(lens.len(), 0);
+        let owed = self.owed.iter().zip(&lens);
+        let mut owed: Vec<_> = owed.map(|(owed, &len)| owed + (nr * len) as i64 * ONE / self.len() as i64).collect();
         let mut shares = Vec::from_iter(lens.iter().map(|_| 0));
         for _ in 0..nr {
             // Of equals, the first.
@@ -180,9 +178,9 @@ impl Lists {
             shares[list] += 1;
             owed[list] -= ONE;
         }
-        for (list, owed) in owed.into_iter().enumerate().skip(1) {
+        for (list, owed) in owed.into_iter().enumerate() {
             let most = if shares[list] == lens[list] { 0 } else { ONE };
-            self.owed[list - 1] = owed.clamp(-ONE, most);
+            self.owed[list] = owed.clamp(-ONE, most);
         }
         shares
     }

@@ -167,7 +167,8 @@ fn shards_are_kept_while_more_than_one_is_used() {
 #[test]
 fn a_list_has_64_bytes_and_a_shard_two_lines_of_its_own() {
     #[cfg(all(feature = "std", target_pointer_width = "64"))]
-    assert_eq!((size_of::<ListLruOne>(), size_of::<ShardSet>()), (64, 64));
+    assert_eq!((size_of::<ListLruOne>(), size_of::<ShardSet>()), (64, 256));
+    assert_eq!(align_of::<ShardSet>(), 64, "walks write no line that adds read");
     assert_eq!((size_of::<Shard>(), align_of::<Shard>()), (128, 128));
 }
 
@@ -215,6 +216,35 @@ fn l13_an_item_alone_on_a_shard_is_not_visited_before_its_time() {
     });
     // In a single list it is the 801st: in round 101. With whole items, half a round earlier.
     assert!(visited.is_some_and(|round| (50..=101).contains(&round)), "{visited:?}");
+}
+
+/// A shard with few items comes to be owed a visit, and its items are removed before that, again
+/// and again.
+#[test]
+fn l13_an_item_alone_on_the_list_is_not_visited_in_place_of_removed_items() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(usize::MAX), &group, N0).unwrap();
+    assert!(lru.split_now(&group, N0));
+    set_cpu_hint(0);
+    (0..1000).for_each(|number| lru.add(item(number), &group, N0).unwrap());
+    set_cpu_hint(1);
+    let few: Vec<_> = (0..10).map(item).collect();
+    let mut visits = 0;
+    for _ in 0..500 {
+        for stays in [true, false] {
+            few.iter().for_each(|it| match stays {
+                true => lru.add(it.clone(), &group, N0).unwrap(),
+                false => drop(lru.del(it).unwrap()),
+            });
+            lru.isolate_oldest(&group, N0, &mut 8, |it| {
+                visits += usize::from(it.number == usize::MAX);
+                Pick::Rotate
+            });
+        }
+    }
+    assert!((7..=9).contains(&visits), "1000 walks visit 8 times as many items: {visits}");
 }
 
 #[test]
