@@ -15,9 +15,10 @@
 //! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | released |
 //! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | released |
 //!
-//! A walk over a split list visits the list and its shards once each, oldest item first, and of
-//! each a share in proportion to its length: over many walks exactly so (`shards/shares.rs`). The
-//! shards are not joined meanwhile, unless the group dies, which ends the walk.
+//! A walk over a split list visits the list and its shards once each (once more if it found no
+//! item), oldest item first, and of each a share in proportion to its length: over many walks
+//! exactly so (`shards/shares.rs`). The shards are not joined meanwhile, unless the group dies,
+//! which ends the walk.
 //!
 //! A verdict (an [`LruStatus`]) is bound to its callback invocation by a lifetime, so that it
 //! cannot be kept for later:
@@ -257,21 +258,29 @@ impl RawListLru {
         if *nr_to_walk == 0 {
             return ControlFlow::Continue(());
         }
-        let Some(mut round) = WalkRound::begin(self, memcg, node, *nr_to_walk) else { return visit(0, nr_to_walk) };
-        for _ in 0..round.lists {
-            let (index, share) = round.turn();
-            let given = share.min(*nr_to_walk);
-            if given == 0 {
-                continue;
+        let (nr, mut is_again) = (*nr_to_walk, false);
+        loop {
+            let Some(mut round) = WalkRound::begin(self, memcg, node, nr) else { return visit(0, nr_to_walk) };
+            for _ in 0..round.lists {
+                let (index, share) = round.turn();
+                let given = share.min(*nr_to_walk);
+                if given == 0 {
+                    continue;
+                }
+                let mut left = given;
+                let end = visit(index, &mut left);
+                *nr_to_walk -= given - left;
+                if end.is_break() || *nr_to_walk == 0 {
+                    return end;
+                }
             }
-            let mut left = given;
-            let end = visit(index, &mut left);
-            *nr_to_walk -= given - left;
-            if end.is_break() || *nr_to_walk == 0 {
-                return end;
+            // Other threads may have emptied the lists that had a share: the others have one in
+            // another round.
+            if is_again || *nr_to_walk < nr || self.count_one(memcg, node, &pin()) == 0 {
+                return ControlFlow::Continue(());
             }
+            is_again = true;
         }
-        ControlFlow::Continue(())
     }
 
     /// Walks one list by number: 0 is the group's list on the node, the others are its shards.

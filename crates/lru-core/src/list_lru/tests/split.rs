@@ -218,6 +218,29 @@ fn l13_an_item_alone_on_a_shard_is_not_visited_before_its_time() {
     assert!(visited.is_some_and(|round| (50..=101).contains(&round)), "{visited:?}");
 }
 
+#[test]
+fn l13_a_walk_whose_items_are_removed_meanwhile_visits_others() {
+    let (_tree, group, lru, items) = split_lists(4);
+    // A walk of one item, during which another thread removes `removed`. Returns the numbers of the
+    // visited lists and items.
+    let walk = |removed: &[Arc<Item>]| {
+        let (mut lists, mut shown) = (Vec::new(), Vec::new());
+        let flow = lru.raw.each_share(&group, N0, &mut 1, |index, left| {
+            lists.push(index);
+            removed.iter().for_each(|it| drop(lru.del(it)));
+            lru.raw.walk_list::<Item>(&group, N0, index, left, &mut 0, |it| {
+                shown.push(it.item().number);
+                it.skip()
+            })
+        });
+        assert!(flow.is_continue());
+        (lists, shown)
+    };
+    assert_eq!(walk(&items[..4]), (Vec::from([0, 1]), Vec::from([4])), "the list had the share");
+    assert_eq!(walk(&items[4..]), (Vec::from([2]), Vec::new()), "nothing is left to visit");
+    lru.assert_valid();
+}
+
 /// A shard with few items comes to be owed a visit, and its items are removed before that, again
 /// and again.
 #[test]
