@@ -37,7 +37,7 @@
 //! items visits shard after shard. A shorter walk visits of each shard a share proportional to the
 //! shard's length, so that the visited items are about the oldest. The next walk begins at the
 //! shard after the one at which the last walk ended. Joining appends the shards' items, shard after
-//! shard, behind those of the original list.
+//! shard, behind those of the original list; those of the busiest shard come last.
 //!
 //! # How this differs from the kernel's `list_lru`
 //!

@@ -194,16 +194,29 @@ impl ShardSet {
     }
 
     /// Returns whether the shards should be joined: all but the busiest were little used since the
-    /// last call, and no walk is in progress. `whole` is the split list.
-    pub(super) fn is_quiet(&self, whole: &mut LockedList<'_>) -> bool {
+    /// last sweep, and no walk is in progress. If not, resets their counts of adds. `whole` is the
+    /// split list.
+    pub(super) fn take_quiet(&self, whole: &mut LockedList<'_>) -> bool {
         let (mut all, mut most) = (0_u64, 0);
         for n in 0..self.shards.len() {
-            let adds = self.shard(n).take_adds();
+            let adds = self.shard(n).adds();
             all += u64::from(adds);
             most = most.max(adds);
         }
         let in_progress = self.with_walks(whole, |walks| walks.in_progress);
-        (in_progress == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
+        let is_free = in_progress == 0 || crate::mutated!("end_parts_under_a_walk");
+        let is_quiet = is_free && all - u64::from(most) < u64::from(QUIET);
+        if !is_quiet {
+            (0..self.shards.len()).for_each(|n| self.shard(n).reset_adds());
+        }
+        is_quiet
+    }
+
+    /// Iterates over the shards' lists in the order in which they are joined. The busiest since the
+    /// last sweep is last: more of its items are young.
+    pub(super) fn shards_to_join(&self) -> impl Iterator<Item = &ListLruOne> {
+        let busiest = (0..self.shards.len()).max_by_key(|&n| self.shard(n).adds()).unwrap_or(0);
+        (1..=self.shards.len()).map(move |n| self.shard(busiest + n).one())
     }
 
     /// Returns the lists by number, with their lengths, for a walk. Takes no lock: most reads wait

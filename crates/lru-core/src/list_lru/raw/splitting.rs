@@ -100,7 +100,7 @@ impl RawListLru {
         let Some(mut writer) = self.writer.try_lock() else { return false };
         let Some(mut list) = one.try_lock(guard) else { return false };
         let Some(Pair::ShardSet(split)) = self.lookup(list.key(), guard) else { return false };
-        if !split.is_quiet(&mut list) {
+        if !split.take_quiet(&mut list) {
             return false;
         }
         let first = self.join_shards(&mut list, &mut writer, guard);
@@ -138,7 +138,7 @@ impl RawListLru {
             fence(Ordering::Release);
         }
         let mut is_first = false;
-        for shard in split.shards() {
+        for shard in split.shards_to_join() {
             let FirstItem(first) = list.take_over(&mut shard.lock(guard));
             is_first |= first;
             // SAFETY: the reference that the split counts on the shard is given up, and the list is
@@ -215,9 +215,8 @@ impl<T: crate::Linked> crate::ListLru<T> {
         if chain.is_closed() {
             return false;
         }
-        let calm = |split: &ShardSet| split.is_quiet(&mut split.whole().lock(&guard));
-        // Reset the counts of adds since the last sweep.
-        calm(split);
+        // If more than one is used, this resets their counts of adds.
+        split.take_quiet(&mut split.whole().lock(&guard));
         self.raw.sweep_shards(split.whole(), &chain, &guard)
     }
 

@@ -90,9 +90,15 @@ impl Shard {
         &self.one
     }
 
-    /// Returns the number of adds since the last call, and resets it.
-    pub(super) fn take_adds(&self) -> u32 {
+    /// Returns the number of adds since the last sweep.
+    pub(super) fn adds(&self) -> u32 {
         // Relaxed: the count orders nothing.
-        self.adds.swap(0, Ordering::Relaxed)
+        self.adds.load(Ordering::Relaxed)
+    }
+
+    /// Resets the number of adds.
+    pub(super) fn reset_adds(&self) {
+        // Relaxed: the count orders nothing.
+        self.adds.store(0, Ordering::Relaxed);
     }
 }

@@ -126,6 +126,8 @@ struct Lists {
     next: usize,
     /// The parts of visits that earlier walks owe each list, in 2^30ths.
     owed: Vec<i64>,
+    /// The number of adds to each shard since the first sweep.
+    adds: Vec<usize>,
     /// Whether a sweep has visited the shards.
     is_swept: bool,
 }
@@ -156,8 +158,34 @@ impl Lists {
         }
     }
 
+    /// Counts an add, whether or not the item is on a list already.
+    fn count_add(&mut self, hint: usize) {
+        if let n @ 1.. = self.shards.len() {
+            self.adds[hint % n] += 1;
+        }
+    }
+
+    fn split(&mut self, shards: usize) {
+        self.shards.resize(shards, VecDeque::new());
+        (self.adds, self.is_swept) = (Vec::from_iter((0..shards).map(|_| 0)), false);
+    }
+
+    /// Returns whether a sweep joins the shards: not the first after the split.
+    fn sweep(&mut self) -> bool {
+        if self.is_swept {
+            return !self.shards.is_empty();
+        }
+        self.is_swept = true;
+        self.adds.fill(0);
+        false
+    }
+
+    /// Joins the shards, that with the most adds last.
     fn join_shards(&mut self) {
-        self.shards.drain(..).for_each(|mut shard| self.whole.append(&mut shard));
+        let busiest = (0..self.shards.len()).max_by_key(|&n| self.adds[n]).unwrap_or(0);
+        let shards = core::mem::take(&mut self.shards);
+        let joined = shards.iter().cycle().skip(busiest + 1).take(shards.len());
+        joined.for_each(|shard| self.whole.extend(shard));
         (self.next, self.owed) = (0, Vec::new());
     }
 
@@ -247,8 +275,7 @@ impl Model {
         let below: Vec<_> = self.lists.keys().copied().filter(|key| self.is_below(key.0, top)).collect();
         for key in &below {
             let list = self.lists.get_mut(key).unwrap();
-            // The first sweep after a split does not join the shards.
-            if core::mem::replace(&mut list.is_swept, true) && !list.shards.is_empty() {
+            if list.sweep() {
                 list.join_shards();
             }
         }
@@ -371,6 +398,9 @@ fn run(ops: Vec<Op>) {
                 } else {
                     assert!(!added, "L4");
                 }
+                // A linked item is refused by the group's own list, if that exists.
+                let counted = if linked { group } else { effective };
+                model.lists.get_mut(&(counted, node)).into_iter().for_each(|list| list.count_add(hint));
                 if added {
                     model.lists.get_mut(&(effective, node)).unwrap().add(item, hint);
                     model.idle.remove(&(effective, node));
@@ -390,8 +420,7 @@ fn run(ops: Vec<Op>) {
                     let shards = lru.shards(&groups[group], NodeId::new(node));
                     assert!(shards.is_power_of_two() && shards > 1);
                     let list = model.lists.get_mut(&(group, node)).unwrap();
-                    list.shards.resize(shards, VecDeque::new());
-                    list.is_swept = false;
+                    list.split(shards);
                     model.mixed.insert((group, node));
                     model.idle.remove(&(group, node));
                 }
@@ -400,7 +429,10 @@ fn run(ops: Vec<Op>) {
                 let group = group % groups.len();
                 let list = model.lists.get_mut(&(group, node)).filter(|list| !list.shards.is_empty());
                 assert_eq!(lru.join_shards_now(&groups[group], NodeId::new(node)), list.is_some());
-                list.into_iter().for_each(Lists::join_shards);
+                if let Some(list) = list {
+                    list.sweep();
+                    list.join_shards();
+                }
             }
             Op::Del { item, whose } => {
                 let found = model.find(item);

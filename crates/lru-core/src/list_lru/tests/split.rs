@@ -82,6 +82,22 @@ fn contention_splits_a_list_and_sweeps_join_it() {
     lru.assert_valid();
 }
 
+/// Once the other threads have ended, the items of the one that goes on are the youngest.
+#[test]
+fn l13_a_join_makes_the_items_of_the_busiest_shard_the_youngest() {
+    for busiest in [0, 1] {
+        let (tree, group, lru, _items) = split_lists(1);
+        sweep(tree.root());
+        set_cpu_hint(busiest);
+        (5..9).for_each(|number| lru.add(item(number), &group, N0).unwrap());
+        sweep(tree.root());
+        assert_eq!(lru.shards(&group, N0), 0);
+        let expected = [[0, 2, 4, 1, 3, 5, 6, 7, 8], [0, 1, 3, 2, 4, 5, 6, 7, 8]][busiest];
+        assert_eq!(numbers(&lru, &group, N0), expected);
+        lru.assert_valid();
+    }
+}
+
 /// Returns the list to which an item is added, for a thread that found the list locked (`missed`)
 /// or not.
 fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const ListLruOne {
