@@ -15,7 +15,6 @@
 mod binary;
 mod end;
 mod handshake;
-mod shortage;
 
 use std::future::{poll_fn, Future};
 use std::io;
@@ -44,13 +43,12 @@ use crate::server::{ConnectionPermit, Server, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::settings::protocol::Protocol;
 use crate::store::namespace::Namespace;
-use crate::store::update::ROOM_PAUSES_MAX;
+use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
 use crate::timers;
 use crate::traffic::connection_permit::TenantPermit;
 
 use end::{end, end_after_answer};
 use handshake::shake_hands;
-use shortage::Shortage;
 
 /// After this many reads that filled the buffer, the task yields to other connections. After a read
 /// that did not fill it, other connections run at once: a fast client on another processor would
@@ -129,8 +127,6 @@ enum Wake {
     Read(ReadOutcome, bool),
     /// The idle timeout is over.
     Idle,
-    /// The client does not finish a value, and others need the memory.
-    Stalled,
     /// The server shuts down.
     Closing,
 }
@@ -197,7 +193,8 @@ impl Connection {
     }
 
     /// Serves the client in turns: waits for input, reads, runs all complete commands, writes the
-    /// replies. Returns the reason why the connection ends.
+    /// replies. Ends when the client leaves, at a fatal error, after the idle timeout, or at
+    /// shutdown, and returns which.
     async fn run(&mut self) -> io::Result<CloseReason> {
         self.session.stream.set_nodelay()?;
         let mut closing = self.session.closing.clone();
@@ -208,8 +205,6 @@ impl Connection {
         let idle_time_max = self.session.server.settings.idle_timeout;
         // A timer for the whole connection: see `timers`.
         let mut idle = pin!(idle_time_max.map(timers::sleep));
-        let server = Arc::clone(&self.session.server);
-        let mut shortage = Shortage::new(&server.store);
         loop {
             self.note_wait();
             let mut idle_until = idle_time_max.map(|time| Instant::now() + time);
@@ -225,9 +220,6 @@ impl Connection {
                     self.note_wait();
                     idle_until = idle_time_max.map(|time| Instant::now() + time);
                 }
-                if self.decoder.long_value().is_some() && shortage.poll(cx).is_ready() && self.decoder.has_stalled() {
-                    return Poll::Ready(Ok(Wake::Stalled));
-                }
                 match (idle.as_mut().as_pin_mut(), idle_until) {
                     (Some(timer), Some(end)) => timers::poll_until(timer, end, cx).map(|()| Ok(Wake::Idle)),
                     _ => Poll::Pending,
@@ -240,7 +232,6 @@ impl Connection {
                     self.session.flush().await?;
                     return Ok(CloseReason::IdleTimeout);
                 }
-                Wake::Stalled => return Err(io::Error::other(shortage::STALLED)),
                 Wake::Closing => {
                     self.drain().await?;
                     return Ok(CloseReason::Shutdown);
@@ -498,8 +489,9 @@ impl Connection {
                 // As for a complete value: the request waits for room, and is refused after
                 // `ROOM_PAUSES_MAX` pauses.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_PAUSES_MAX => {
+                    waits += 1;
                     self.session.flush().await?;
-                    self.session.server.store.pause_for_room(&mut waits).await;
+                    timers::sleep(ROOM_PAUSE).await;
                     continue;
                 }
                 Step::NoRoom => match self.decoder.abandon_value() {

@@ -163,15 +163,6 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the value that is being received [stalls](StoreRequest::has_stalled).
-    pub fn has_stalled(&self) -> bool {
-        match &self.state {
-            DecoderState::Value(request) => request.has_stalled(),
-            DecoderState::Binary(decoder) => decoder.has_stalled(),
-            DecoderState::Line | DecoderState::Swallow(_) | DecoderState::Closed => false,
-        }
-    }
-
     /// Sets the budget of the values that are received from now on.
     pub fn set_receive_budget(&mut self, receive_budget: &Arc<ReceiveBudget>) {
         if let DecoderState::Binary(decoder) = &mut self.state {

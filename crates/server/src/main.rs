@@ -88,9 +88,6 @@
 //! * Values that are still being received may take at most half of the budget beyond all `min`
 //!   limits. The values of one tenant's connections may take half of the rest of that, and one
 //!   value of each tenant may take more.
-//! * A store or a reception that finds no room for 50 ms closes the connections of clients that
-//!   need more than a quarter of a second for 64 KiB of a value. A tenant that receives less than
-//!   the average of the receiving tenants keeps its connections.
 //! * A value can be evicted while the output buffer of a client that does not read still holds it.
 //! * While the pieces of all values, evicted ones included, take more than one and a half times the
 //!   budget, no value of more than 16 KiB is stored. Then a store that waits, or once a second any

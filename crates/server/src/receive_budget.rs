@@ -17,11 +17,6 @@
 //! never finished, each other tenant still has room for a value of a quarter of the budget, if
 //! there is no `min`.
 //!
-//! A client that stops within a value may go on later, unless the memory is needed: when a store or
-//! a reception has found no room for some time, connections with a [stalled
-//! value](ReceiveCharge::has_stalled) are closed (`connection/shortage.rs`). The tenant with the
-//! most reserved bytes always loses its stalled values, a tenant below the average never.
-//!
 //! A stored value is charged to its tenant. So the charge of the reception is uncharged just before
 //! the store, and charged again while the store waits for room.
 //!
@@ -30,7 +25,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use lowwater::{ByteSize, Runtime};
 
@@ -39,10 +33,6 @@ pub const FREE_BYTES: u64 = 4 * 1024;
 
 /// Granularity of reservations, so that a long value changes the shared count rarely.
 const STEP_BYTES: u64 = 64 * 1024;
-
-/// A value stalls if it takes longer than this for the bytes of a reservation. A store waits twice
-/// as long for room (`store/update.rs`).
-const STALL_TIME_MIN: Duration = Duration::from_millis(250);
 
 /// The reserved bytes of the values that the connections of a tenant receive, and those of all
 /// tenants.
@@ -66,8 +56,6 @@ struct SharedBudget {
     mins: Arc<AtomicU64>,
     /// The bytes by which the shared bound is higher for exempt values.
     item_bytes_max: u64,
-    /// The tenants that have any reserved bytes.
-    tenants: AtomicU64,
     /// Reserved bytes of all values. They count against the shared bound, and are charged to the
     /// budget as well, except while their value is being stored.
     bytes: AtomicU64,
@@ -77,8 +65,7 @@ impl ReceiveBudget {
     /// Creates a budget with nothing reserved, of connections that belong to no tenant.
     pub fn new(runtime: &Runtime, evict: bool, mins: &Arc<AtomicU64>, item_bytes_max: usize) -> Arc<Self> {
         let (runtime, mins, item_bytes_max) = (runtime.clone(), Arc::clone(mins), item_bytes_max as u64);
-        let (tenants, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let shared = SharedBudget { runtime, evict, mins, item_bytes_max, tenants, bytes };
+        let shared = SharedBudget { runtime, evict, mins, item_bytes_max, bytes: AtomicU64::new(0) };
         Arc::new(Self::of(Arc::new(shared)))
     }
 
@@ -103,16 +90,12 @@ impl ReceiveBudget {
         let max = self.shared.bytes_max();
         // Relaxed, all: the counts bound the reservations, and guard no other memory. Of two
         // reservations at the same time, each may count the other one, even if that one fails.
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before == 0 {
-            self.shared.tenants.fetch_add(1, Ordering::Relaxed);
-        }
-        let tenant_bytes = before.saturating_add(bytes);
+        let tenant_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         // Half of what the others leave is as much as is then left of the bound.
         let max = if exempt { max + self.shared.item_bytes_max } else { max.saturating_sub(tenant_bytes) };
         let add = |before: u64| before.checked_add(bytes).filter(|&after| after <= max);
         if self.shared.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
-            self.release_of_tenant(bytes);
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
         let charged = self.shared.charge(bytes);
@@ -123,26 +106,9 @@ impl ReceiveBudget {
     }
 
     fn release(&self, bytes: u64) {
-        // Relaxed: the count guards no other memory (see `reserve`).
+        // Relaxed, both: the counts guard no other memory (see `reserve`).
         self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.release_of_tenant(bytes);
-    }
-
-    fn release_of_tenant(&self, bytes: u64) {
-        // AcqRel: pairs with itself. The release of a tenant's last bytes follows the increment of
-        // `tenants` for its first bytes, so `tenants` is never below 0.
-        if self.bytes.fetch_sub(bytes, Ordering::AcqRel) == bytes && bytes > 0 {
-            self.shared.tenants.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns whether the tenant has at least the average of the tenants that have any bytes.
-    fn has_average(&self) -> bool {
-        // Relaxed, all: the counts guard no other memory. A sum that is read while another
-        // connection changes it is corrected at the next check.
-        let (all, tenants) = (&self.shared.bytes, &self.shared.tenants);
-        let own = self.bytes.load(Ordering::Relaxed);
-        own.saturating_mul(tenants.load(Ordering::Relaxed)) >= all.load(Ordering::Relaxed)
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -185,8 +151,6 @@ pub struct ReceiveCharge {
     charged: u64,
     /// Whether this value is the tenant's exempt one.
     exempt: bool,
-    /// When bytes were reserved last.
-    reserved_at: Option<Instant>,
 }
 
 impl ReceiveCharge {
@@ -214,16 +178,8 @@ impl ReceiveCharge {
         if taken {
             self.bytes += more;
             self.charged += more;
-            self.reserved_at = Some(Instant::now());
         }
         taken
-    }
-
-    /// Returns whether the value has reserved bytes, but none within [`STALL_TIME_MIN`], and its
-    /// tenant has at least the average of reserved bytes.
-    pub fn has_stalled(&self) -> bool {
-        let is_slow = self.reserved_at.is_some_and(|then| then.elapsed() >= STALL_TIME_MIN);
-        is_slow && self.receive_budget.as_ref().is_some_and(|receive_budget| receive_budget.has_average())
     }
 
     /// Uncharges the complete value, before its tenant is charged. The bytes stay reserved.
@@ -351,30 +307,6 @@ mod tests {
             assert_eq!(reached, expected, "{min}");
             assert!(min == 1 << 20 || charged(&runtime) + min <= 1 << 20, "{min}");
         }
-    }
-
-    #[test]
-    fn a_value_stalls_if_it_reserves_nothing_for_some_time() {
-        let (_runtime, receive_budget) = receive_budget(true);
-        let mut charge = ReceiveCharge::new(Some(&receive_budget), 200_000);
-        assert!(charge.charge_up_to(1) && !charge.has_stalled(), "nothing is reserved");
-        let stalls = |charge: &mut ReceiveCharge, length| {
-            let reserved = Instant::now();
-            assert!(charge.charge_up_to(length));
-            assert!(!charge.has_stalled() || reserved.elapsed() >= STALL_TIME_MIN);
-            std::thread::sleep(STALL_TIME_MIN);
-            // The bytes are reserved already.
-            assert!(charge.charge_up_to(length + 1) && charge.has_stalled());
-        };
-        stalls(&mut charge, 10_000);
-        stalls(&mut charge, 100_000);
-        // Another tenant reserves more, and then leaves.
-        let mut more = ReceiveCharge::new(Some(&receive_budget.of_another_tenant()), 250_000);
-        assert!(more.charge_up_to(200_000) && !charge.has_stalled());
-        drop(more);
-        assert!(charge.has_stalled());
-        drop(charge);
-        assert_eq!(receive_budget.shared.tenants.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -75,8 +75,6 @@ pub struct Store {
     /// Notified while there are too many outstanding pieces: by stores that wait for them, and once
     /// a second.
     piece_shortage: Notify,
-    /// Notified while a store or a reception waits for room.
-    room_shortage: Notify,
     removal_stats: Arc<RemovalStats>,
     /// The serial number that was assigned last.
     serial: AtomicU64,
@@ -158,7 +156,6 @@ impl Store {
             tenants,
             pool,
             piece_shortage: Notify::new(),
-            room_shortage: Notify::new(),
             removal_stats,
             serial,
             flushed,

@@ -16,7 +16,8 @@ use crate::log::SENT_BYTES_MAX;
 use crate::protocol::binary::header::ReplyTo;
 use crate::protocol::binary::opcode::Opcode;
 use crate::protocol::command::Command;
-use crate::store::update::ROOM_PAUSES_MAX;
+use crate::store::update::{ROOM_PAUSE, ROOM_PAUSES_MAX};
+use crate::timers;
 
 impl Connection {
     /// As [`serve_input`](Self::serve_input), for the binary protocol.
@@ -37,8 +38,9 @@ impl Connection {
                 BinaryStep::NoRequest => next = ControlFlow::Break(()),
                 // As in the text protocol.
                 BinaryStep::NoRoom if session.server.settings.evict && waits < ROOM_PAUSES_MAX => {
+                    waits += 1;
                     session.flush().await?;
-                    session.server.store.pause_for_room(&mut waits).await;
+                    timers::sleep(ROOM_PAUSE).await;
                     continue;
                 }
                 BinaryStep::NoRoom => {

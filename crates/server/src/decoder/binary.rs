@@ -107,11 +107,6 @@ impl BinaryDecoder {
         }
     }
 
-    /// Returns whether the value that is being received [stalls](StoreRequest::has_stalled).
-    pub fn has_stalled(&self) -> bool {
-        matches!(&self.state, BinaryState::Value(_, request) if request.has_stalled())
-    }
-
     /// Returns whether no request can be found any more.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, BinaryState::Closed)

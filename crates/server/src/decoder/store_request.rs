@@ -76,12 +76,6 @@ impl StoreRequest {
         (taken, if self.missing() == 0 { ReceiveProgress::Complete } else { ReceiveProgress::More })
     }
 
-    /// Returns whether the value is charged, and arrives too slowly: see
-    /// [`ReceiveCharge::has_stalled`].
-    pub fn has_stalled(&self) -> bool {
-        self.charge.has_stalled()
-    }
-
     /// Returns the number of bytes that are still to be received.
     pub fn missing(&self) -> usize {
         self.value.missing() + self.end.len() - self.end_length

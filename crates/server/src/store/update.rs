@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use lowwater::cache::{Op, RejectReason};
 use lowwater::ByteSize;
-use tokio::sync::futures::Notified;
 
 use super::edit::{Edit, Existing, OutOfMemory};
 use super::tenant::Tenant;
@@ -29,8 +28,8 @@ pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// least.
 pub const ROOM_PAUSES_MAX: u32 = 500;
 
-/// After each of this many pauses, a store without room notifies the connections that are receiving
-/// a value. A store without room for its pieces also notifies those with unread replies.
+/// After each of this many pauses, a store without room for its pieces tells it to connections
+/// whose clients do not read.
 const SHORTAGE_PAUSES: u32 = ROOM_PAUSES_MAX / 10;
 
 /// A client that has taken less than this time to read its replies is not disconnected because of a
@@ -116,8 +115,9 @@ impl Store {
                 RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }
                     if self.evict && waits < ROOM_PAUSES_MAX =>
                 {
+                    waits += 1;
                     charge.recharge();
-                    self.pause_for_room(&mut waits).await;
+                    timers::sleep(ROOM_PAUSE).await;
                 }
                 _ => return Err(OutOfMemory),
             }
@@ -208,21 +208,6 @@ impl Store {
             self.runtime.tree().drain_stock();
             tenant.has_room(bytes)
         }
-    }
-
-    /// Waits for [`ROOM_PAUSE`], and counts it in `waits`, for a store or a reception that found no
-    /// room. After each [`SHORTAGE_PAUSES`], notifies [`room_shortage`](Self::room_shortage).
-    pub async fn pause_for_room(&self, waits: &mut u32) {
-        *waits += 1;
-        if *waits % SHORTAGE_PAUSES == 0 {
-            self.room_shortage.notify_waiters();
-        }
-        timers::sleep(ROOM_PAUSE).await;
-    }
-
-    /// Resolves when a store or a reception has found no room for [`SHORTAGE_PAUSES`] pauses.
-    pub fn room_shortage(&self) -> Notified<'_> {
-        self.room_shortage.notified()
     }
 
     /// Returns whether `value` is short, or the outstanding pieces are few enough for a long one.

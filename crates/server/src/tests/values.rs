@@ -3,10 +3,7 @@
 //! A change must ensure that a test of memory waits until the server has received the bytes: a
 //! client's write ends before.
 
-use std::io::{self, ErrorKind};
-
 use super::*;
-use crate::store::update::UNREAD_TIME_MIN;
 use crate::value::piece_pool::PIECE_BYTES;
 
 #[test]
@@ -103,36 +100,6 @@ fn each_value_of_an_input_waits_for_room() {
     };
     // A busy machine may delay the client's read of the first reply.
     assert!((0..10).any(|_| second_waits()));
-}
-
-/// A client that stops in the middle of a value may go on later, unless others need the memory.
-#[test]
-fn clients_that_stop_within_a_value_are_disconnected_if_others_need_the_memory() {
-    let server = TestServer::start(|_| {});
-    let (mut client, large) = (server.connect(), "x".repeat(1_000_000));
-    let store = format!("set k 0 0 1000000\r\n{large}\r\n");
-    let mut stalled = server.stall_in_values();
-    thread::sleep(UNREAD_TIME_MIN * 2);
-    stalled[2].exchange(&format!("{}\r\n", "x".repeat(1000)), "STORED\r\n");
-    client.exchange(&store, "STORED\r\n");
-    stalled[2].0.write_all(&store.as_bytes()[..999_000]).unwrap();
-    for protocol in ["text", "binary"] {
-        thread::sleep(UNREAD_TIME_MIN * 2);
-        client.exchange(&store, "STORED\r\n");
-        for mut client in stalled.drain(..) {
-            let is_timeout = |why: &io::Error| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-            let read = client.0.read(&mut [0]);
-            assert!(!matches!(&read, Ok(1..)) && !read.is_err_and(|why| is_timeout(&why)), "{protocol}: it is closed");
-        }
-        client.exchange("get held1 held2\r\n", "END\r\n");
-        stalled = (0..3).map(|_| server.connect()).collect();
-        for client in &mut stalled {
-            // A `set` with extras of 8 bytes and a key of 1.
-            let header = [&[0x80, 1, 0, 1, 8, 0, 0, 0, 0, 15, 66, 73][..], &[0; 20], b"k"].concat();
-            client.0.write_all(&[&header, &large.as_bytes()[1000..]].concat()).unwrap();
-            client.wait_until_received();
-        }
-    }
 }
 
 #[test]
