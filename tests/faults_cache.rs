@@ -14,12 +14,15 @@ mod usage;
 #[path = "common/wait.rs"]
 mod wait;
 
+use lowwater::cache::Op;
 use lowwater::{ByteSize, Cache};
+use lowwater_rcu::start_poll;
 use one_node::runtime;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc;
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
 use usage::used;
 use wait::{until, PATIENCE};
 
@@ -73,8 +76,8 @@ fn a_panicking_key_or_value_leaves_the_cache_consistent() {
         &|n| assert!(cache.get(&Key(n)).is_none_or(|value| value.0 == n)),
         &|n| assert!(cache.remove(&Key(n)).is_none_or(|value| value.0 == n)),
         &|n| assert_eq!(cache.get_or_insert_with(Key(n), || Value(n)).0, n),
-        &|n| drop(cache.entry(Key(n)).and_compute(|_| lowwater::cache::Op::Put(Value(n)))),
-        &|n| drop(cache.entry(Key(n)).and_compute(|_| lowwater::cache::Op::Remove)),
+        &|n| drop(cache.entry(Key(n)).and_compute(|_| Op::Put(Value(n)))),
+        &|n| drop(cache.entry(Key(n)).and_compute(|_| Op::Remove)),
         &|n| assert!(cache.touch(&Key(n), None) || !cache.contains_key(&Key(n))),
     ];
     let mut panics = 0;
@@ -107,6 +110,56 @@ fn a_panicking_key_or_value_leaves_the_cache_consistent() {
     assert!(hidden < KEYS, "{hidden} hidden entries");
     while runtime.drop_caches() > 0 {}
     assert_eq!((cache.len(), used(&runtime)), (0, 0));
+}
+
+/// A value whose next clone panics, if the flag is set.
+#[derive(Debug)]
+struct Fragile(Arc<AtomicBool>);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        if self.0.swap(false, Relaxed) {
+            std::panic::panic_any("the value's own fault");
+        }
+        Self(self.0.clone())
+    }
+}
+
+#[test]
+fn a_panicking_clone_leaves_the_listener_outside_of_the_read_side() {
+    let runtime = runtime(ByteSize::mib(1));
+    let (theirs, has_left) = mpsc::channel();
+    let cache = Cache::<u64, Fragile>::builder(&runtime)
+        .weigher(|_, _| ByteSize::ZERO)
+        .eviction_listener(move |_, _, _| {
+            // Other threads' readers leave soon; a guard of this thread never does.
+            let (grace_period, start) = (start_poll(), Instant::now());
+            while !grace_period.poll() && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            theirs.send(grace_period.poll()).unwrap();
+        })
+        .build()
+        .unwrap();
+    let panics = Arc::new(AtomicBool::new(false));
+    let value = || Fragile(panics.clone());
+    let operations: [(&str, &dyn Fn()); 4] = [
+        ("remove", &|| drop(cache.remove(&1))),
+        ("Op::Remove", &|| drop(cache.entry(1).and_compute(|_| Op::Remove))),
+        ("Op::Put", &|| drop(cache.entry(1).and_compute(|_| Op::Put(value())))),
+        ("insert", &|| drop(cache.entry(1).insert(value()))),
+    ];
+    let mut outside = Vec::new();
+    for (operation, run) in operations {
+        // Finishes the removal of an entry that the operation before has left.
+        cache.remove(&1);
+        has_left.try_iter().for_each(drop);
+        cache.insert(1, value()).unwrap();
+        panics.store(true, Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "{operation}: the clone panics");
+        outside.push((operation, has_left.try_recv()));
+    }
+    assert!(outside.iter().all(|(_, outside)| *outside == Ok(true)), "{outside:?}");
 }
 
 #[test]

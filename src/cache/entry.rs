@@ -346,6 +346,8 @@ where
         let hash = core.hash(&self.key);
         let (queues, root) = (&core.queues, cache.inner.runtime.root());
         let (mut charged, mut payer_instead): (Option<Charge>, _) = (None, None);
+        // Declared first, so that it is dropped after the guard, also if the value's clone panics.
+        let taken;
         // Held until the operation is carried out, so that the record's memory is not reused: the
         // same address is the same record.
         let (mut guard, mut current) = (pin(), None);
@@ -395,9 +397,10 @@ where
                         (guard, current) = (pin(), None);
                         continue;
                     };
+                    taken = removal;
                     let value = record.value.clone();
                     drop(guard);
-                    drop(removal);
+                    drop(taken);
                     return Ok(Computed::Removed(value));
                 }
                 (Op::Remove, None) => {
@@ -449,9 +452,10 @@ where
             self.key = loop {
                 match cache.try_insert(new, hash, target, &guard, &expect) {
                     Ok((old, removal)) => {
+                        taken = removal;
                         let old = old.cloned();
                         drop(guard);
-                        drop(removal);
+                        drop(taken);
                         cache.sweep_if_due();
                         return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                     }

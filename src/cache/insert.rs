@@ -198,6 +198,8 @@ where
             Ttl::Computed => self.computed_deadline(&key, &value, hash, expect.is_reload()),
             _ => core.clock.deadline_of(ttl),
         };
+        // Declared first, so that it is dropped after the guard, also if the value's clone panics.
+        let replaced;
         // Dropped before each `pay`, which may wait for readers.
         let mut guard = pin();
         self.prefetch(hash, target, &guard);
@@ -220,13 +222,14 @@ where
         loop {
             match self.try_insert(new, hash, target, &guard, expect) {
                 Ok((old, removal)) => {
+                    replaced = removal;
                     if let (Some(old), Some(previous)) = (old, previous) {
                         *previous = Some(old.clone());
                     }
                     let has_replaced = old.is_some();
                     drop(guard);
-                    // Not `drop(removal)`: mostly there is none, and the check is then inline.
-                    if let Some(removal) = removal {
+                    // Not `drop(replaced)`: mostly there is none, and the check is then inline.
+                    if let Some(removal) = replaced {
                         drop(removal);
                     }
                     return Ok(has_replaced);

@@ -159,10 +159,13 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
+        // Declared first, so that it is dropped after the guard, also if the value's clone panics.
+        let removal;
         let (hash, guard) = (core.hash(key), pin());
         core.inflight.stop(hash);
         let mut is_live = true;
-        let (record, removal) = core.unlink(
+        let record;
+        (record, removal) = core.unlink(
             hash,
             &guard,
             |record| key.equivalent(&record.key),
