@@ -31,7 +31,8 @@ pub(crate) trait Maintenance: Send + Sync {
     fn evict_group(&self, group: &Memcg, node: NodeId) -> u64;
 
     /// Returns whether there is any record of a group on a node. Called by any thread, also while
-    /// another thread evicts, under the housekeeper's lock: must not run user code.
+    /// another thread evicts, inside the read side and under the housekeeper's lock: must not run
+    /// user code.
     fn has_any(&self, group: &Memcg, node: NodeId) -> bool;
 
     /// Resets the tenant of a group that ends. Called by the thread that ends the group, under the

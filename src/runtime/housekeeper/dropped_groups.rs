@@ -185,6 +185,9 @@ impl HousekeeperShared {
         })?;
         let has_any = |maintenance: &dyn Maintenance| nodes().any(|node| maintenance.has_any(group, node));
         let is_held_up = || {
+            // Pinned before the lock, so that the lock is released first: the end of the thread's
+            // last guard may run destructors of retired values.
+            let _inside = lowwater_rcu::pin();
             let state = self.state.lock();
             left_out.iter().any(|id| state.caches.get(id.0).is_some_and(|maintenance| has_any(&**maintenance)))
         };
@@ -308,6 +311,29 @@ mod tests {
             assert!(shared.empty_groups(lease, start).is_ok_and(|wait| wait.is_none()));
             assert_eq!(released(), [2, 2]);
         }
+    }
+
+    #[test]
+    fn records_are_counted_inside_the_read_side() {
+        let (housekeeper, _tree, group) = with_one_queued();
+        let (counted, is_inside) = std::sync::mpsc::channel();
+        let has_any = move || {
+            // The grace period of a thread that is inside does not end. Other tests' readers may
+            // delay it.
+            let (grace_period, start) = (lowwater_rcu::start_poll(), Instant::now());
+            while !grace_period.poll() && start.elapsed() < Duration::from_millis(200) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            counted.send(!grace_period.poll()).unwrap();
+            false
+        };
+        housekeeper.add(MaintenanceId(1), Arc::new(NoRecords::counting(has_any)));
+        // Another thread visits the cache.
+        housekeeper.shared.state.lock().in_callback.push(MaintenanceId(1));
+        assert!(housekeeper.drop_group(&group));
+        let start = Instant::now() + Duration::from_secs(3_600);
+        assert!(housekeeper.shared.empty_groups(Lease::default(), start).is_ok());
+        assert_eq!(is_inside.try_recv(), Ok(true));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) struct NoRecords {
     evict_group: Box<dyn Fn(&Memcg) -> u64 + Send + Sync>,
     reap_expired: Box<dyn Fn() -> NextRun + Send + Sync>,
     release_memory: Box<dyn Fn() + Send + Sync>,
+    has_any: Box<dyn Fn() -> bool + Send + Sync>,
     #[cfg(feature = "metrics")]
     figures: Box<dyn Fn() -> CacheFigures + Send + Sync>,
 }
@@ -35,12 +36,18 @@ impl NoRecords {
         Self { release_memory: Box::new(release_memory), ..Self::idle() }
     }
 
+    /// Creates a cache that has records of a group if `has_any` returns true.
+    pub(crate) fn counting(has_any: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { has_any: Box::new(has_any), ..Self::idle() }
+    }
+
     /// Creates a cache that does nothing.
     fn idle() -> Self {
         Self {
             evict_group: Box::new(|_| 0),
             reap_expired: Box::new(|| NextRun::WhenNotified),
             release_memory: Box::new(|| ()),
+            has_any: Box::new(|| false),
             #[cfg(feature = "metrics")]
             figures: Box::new(|| unreachable!("its figures are not published")),
         }
@@ -67,7 +74,7 @@ impl Maintenance for NoRecords {
     }
 
     fn has_any(&self, _: &Memcg, _: NodeId) -> bool {
-        false
+        (self.has_any)()
     }
 
     fn forget_group(&self, _: &Memcg) {}
