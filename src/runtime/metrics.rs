@@ -184,17 +184,22 @@ impl Runtime {
     /// 0. Its counters keep their values, and the next cache of that name continues from them. This
     /// holds for the last 1,024 ended caches: totals of an older one are forgotten, and start again
     /// at 0. Counts of a cache between its last publish and its end are lost. When a group has
-    /// ended, the next call with [`Labels::Groups`] sets its usage to 0, and its entries in the
-    /// caches that the call publishes.
+    /// ended, the next call with [`Labels::Groups`] sets its usage and limits to 0, and its entries
+    /// in the caches that the call publishes.
     ///
     /// # Many groups
     ///
-    /// At most 1,000 groups have series: first the root, then parents before their children, and of
-    /// siblings first the older one with all groups below it. A group that has series keeps them
-    /// until it ends. `lowwater_groups_unpublished` is the number of all other groups; their bytes
-    /// are in the usage of the groups above them. The series of entries by cache and group exist
-    /// for the same groups, if a cache has entries of them. Bytes are not published by cache and
-    /// group.
+    /// At most 1,000 groups have series at one time: first the root, then parents before their
+    /// children, and of siblings first the older one with all groups below it. A group that has
+    /// series keeps them until it ends. `lowwater_groups_unpublished` is the number of all other
+    /// groups; their bytes are in the usage of the groups above them. The series of entries by
+    /// cache and group exist for the same groups, if a cache has entries of them. Bytes are not
+    /// published by cache and group.
+    ///
+    /// A publisher cannot remove series: a recorder keeps those of each group that has ever had
+    /// any, unless it drops gauges that were not set for some time, such as with
+    /// `PrometheusBuilder::idle_timeout`. Where groups come and go, [`Labels::Groups`] needs such a
+    /// recorder.
     ///
     /// # Cost
     ///
@@ -262,10 +267,11 @@ impl Runtime {
         }
     }
 
-    /// Returns the groups that have series. Sets the usage of groups that have ended since the last
-    /// call to 0.
+    /// Returns the groups that have series. Sets the usage and limits of groups that have ended
+    /// since the last call to 0.
     fn update_groups(&self) -> Groups {
         GROUP_USAGE.describe();
+        GROUP_LIMITS.iter().for_each(|(metric, _)| metric.describe());
         // The lock of `published` is held until the set of groups is stored, so that a group that
         // another publisher adds is not lost. The tree's locks are taken under it, and no lock
         // under those; no user code runs.
@@ -285,7 +291,9 @@ impl Runtime {
         let known = std::mem::replace(&mut published.groups, groups.keys().cloned().collect());
         drop(published);
         for ended in known.iter().filter(|path| !groups.contains_key(*path)) {
-            GROUP_USAGE.set(&[label("group", ended)], 0);
+            let labels = [label("group", ended)];
+            GROUP_USAGE.set(&labels, 0);
+            GROUP_LIMITS.iter().for_each(|(metric, _)| metric.set(&labels, 0));
         }
         groups
     }
@@ -293,7 +301,6 @@ impl Runtime {
     /// Publishes the usage and limits of the groups that have series, and returns these groups.
     fn publish_groups(&self) -> Groups {
         UNPUBLISHED.describe();
-        GROUP_LIMITS.iter().for_each(|(metric, _)| metric.describe());
         let groups = self.update_groups();
         UNPUBLISHED.set(&[], self.tree().len().saturating_sub(groups.len()) as u64);
         for (path, group) in &groups {

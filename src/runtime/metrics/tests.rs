@@ -222,6 +222,7 @@ fn groups_are_named_only_if_that_is_asked_for_and_end() {
     let cache = cache_of(&runtime, "pages");
     let tenant = runtime.group("shop/tenant").unwrap();
     tenant.set_max(ByteSize::kib(64));
+    tenant.set_low(ByteSize::kib(16));
     for key in 0..10 {
         cache.entry(key).group(&tenant).insert(vec![0; 10]).unwrap();
     }
@@ -243,6 +244,10 @@ fn groups_are_named_only_if_that_is_asked_for_and_end() {
     runtime.end_group(&tenant).unwrap();
     book.publish(&runtime, Labels::Groups);
     assert_eq!((book.get(entries), book.get(usage)), (Some(0.0), Some(0.0)));
+    for limit in ["min", "low", "high", "max"] {
+        let series = format!("lowwater_group_{limit}_bytes{{group=/shop/tenant}}");
+        assert_eq!(book.get(&series), Some(0.0), "{series}: the group has ended");
+    }
     assert_eq!(book.get("lowwater_cache_group_entries{cache=pages,group=/shop}"), Some(9.0), "they are the parent's");
 }
 
