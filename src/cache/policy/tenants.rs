@@ -108,6 +108,29 @@ mod tests {
         assert_eq!(TenantIndex::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
     }
 
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_tenant_takes_104_bytes_until_the_cache_is_dropped() {
+        use lowwater_lru_core::MemcgTree;
+
+        let tree = MemcgTree::new(1);
+        let groups: Vec<_> = (0..PAGE * 100).map(|n| tree.root().create(&format!("g{n}")).unwrap()).collect();
+        let tenants = Tenants::default();
+        let [none, all, left] = [false, true, false].map(|are_used| {
+            for memcg in &groups {
+                if are_used {
+                    tenants.of(memcg).unwrap();
+                } else {
+                    tenants.forget(memcg);
+                }
+            }
+            tenants.footprint()
+        });
+        assert_eq!((none, left, size_of::<Tenant>()), (0, all, 104));
+        let each = all / groups.len();
+        assert!((104..125).contains(&each), "{each} bytes, with the directory");
+    }
+
     #[test]
     fn a_high_id_costs_little_more_than_a_low_one() {
         use lowwater_lru_core::MemcgTree;
