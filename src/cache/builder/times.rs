@@ -19,9 +19,11 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// [`time_to_idle`](Self::time_to_idle), an entry expires by the time that ends first.
     ///
     /// Deadlines are rounded up: by less than 8 ms, or by less than a second for a time that
-    /// exceeds 20 days. So an entry with a time of zero may be found for some milliseconds. A
-    /// deadline more than 34 years after the start of the process's first clock, or after the 0 of
-    /// a manual clock, counts as none.
+    /// exceeds 20 days. So an entry with a time of zero may be found for some milliseconds. An
+    /// exception are entries that are inserted when no entry of the cache has had a deadline for 24
+    /// days: until the next sweep, their deadlines are rounded up by less than a second. A deadline
+    /// more than 34 years after the start of the process's first clock, or after the 0 of a manual
+    /// clock, counts as none.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.choices.times.time_to_live = Some(time);
         self
