@@ -34,11 +34,10 @@
 //!
 //! Counts are sums over the shards. All guarantees are those of an unsplit list except the order of
 //! a walk, which is **oldest first on each shard, and round robin over the shards.** A walk of all
-//! items visits shard after shard. Shorter walks visit first the items from before the split, once,
-//! and then of each shard a share proportional to the shard's length, so that the visited items are
-//! about the oldest. The next walk begins at the shard after the one at which the last walk ended.
-//! Joining appends the shards' items, shard after shard, behind those of the original list; those
-//! of the busiest shard come last.
+//! items visits shard after shard. A shorter walk visits of each shard a share proportional to the
+//! shard's length, so that the visited items are about the oldest. The next walk begins at the
+//! shard after the one at which the last walk ended. Joining appends the shards' items, shard after
+//! shard, behind those of the original list; those of the busiest shard come last.
 //!
 //! # How this differs from the kernel's `list_lru`
 //!

@@ -68,9 +68,6 @@ pub(crate) struct ShardSet {
 struct WalkState {
     /// The credit of each list, by its number (`shards/shares.rs`).
     credits: [i32; LISTS_MAX],
-    /// The number of items that were on the list at the split and are still to be visited, before
-    /// all younger ones; too high if some were removed.
-    older: u32,
     /// The number of walks in progress.
     in_progress: u32,
     /// The number of the list with which the next walk begins; 0 is the split list itself.
@@ -109,7 +106,7 @@ impl ShardSet {
     /// Creates `shards` shards for the list of a group on a node; `None` if there is no memory.
     pub(super) fn try_new(memcg: &Memcg, whole: &ListLruOne, shards: usize) -> Option<Box<Self>> {
         debug_assert!(shards.is_power_of_two(), "a shard is chosen by a mask");
-        let walks = WalkState { credits: [0; LISTS_MAX], older: 0, in_progress: 0, next: 0, ended: false };
+        let walks = WalkState { credits: [0; LISTS_MAX], in_progress: 0, next: 0, ended: false };
         let mut split = try_box(Self {
             key: Key::new(memcg, whole.node()),
             whole,
@@ -241,6 +238,7 @@ impl ShardSet {
         parts: &mut [Part; LISTS_MAX],
     ) -> Option<(usize, usize, Shares)> {
         let lists = 1 + self.shards.len();
+        let parts = parts.get_mut(..lists).unwrap_or_default();
         let mut shares = [u32::MAX; LISTS_MAX];
         self.with_walks(whole, |walks| {
             if walks.ended {
@@ -248,30 +246,15 @@ impl ShardSet {
             }
             let begin = usize::from(walks.next) + walks.in_progress as usize;
             walks.in_progress += 1;
-            // The items from before the split are the oldest: they come first, and are not divided.
-            let [part, ..] = &mut *parts;
-            let older = walks.older.min(part.len);
-            let first = u64::from(older).min(nr) as u32; // At most `older`.
-            part.len -= first;
-            let parts = parts.get_mut(..lists).unwrap_or_default();
             parts.iter_mut().zip(&walks.credits).for_each(|(part, &credit)| part.credit = credit.into());
-            if divide(nr - u64::from(first), parts) {
+            if divide(nr, parts) {
                 for ((part, share), credit) in parts.iter().zip(&mut shares).zip(&mut walks.credits) {
                     // A credit is one item at most.
                     (*share, *credit) = (part.share, part.credit as i32);
                 }
-                let [share, ..] = &mut shares;
-                *share = share.saturating_add(first);
-                walks.older = older - first;
             }
             Some((begin % lists, lists, shares))
         })
-    }
-
-    /// Records that the items on the list are older than those that the shards will get. `whole` is
-    /// the list, which is being split.
-    pub(super) fn set_older(&self, whole: &mut LockedList<'_>) {
-        self.with_walks(whole, |walks| walks.older = self.whole().nr_items());
     }
 
     /// Unregisters a walk, and stores the number of the list with which the next one begins.

@@ -17,8 +17,8 @@
 //!
 //! A walk over a split list visits the list and its shards once each (once more if it found no
 //! item), oldest item first, and of each a share in proportion to its length: over many walks
-//! exactly so (`shards/shares.rs`). Before that, walks visit the items that were on the list at the
-//! split. The shards are not joined meanwhile, unless the group dies, which ends the walk.
+//! exactly so (`shards/shares.rs`). The shards are not joined meanwhile, unless the group dies,
+//! which ends the walk.
 //!
 //! A verdict (an [`LruStatus`]) is bound to its callback invocation by a lifetime, so that it
 //! cannot be kept for later:

@@ -65,7 +65,6 @@ impl RawListLru {
         };
         let Some(mut list) = (0..LIST_TRIES).find_map(|_| tried()) else { return Err(split) };
         list.begin_shards(split.shards().count());
-        split.set_older(&mut list);
         writer.split += 1;
         table.replace(key, old, TableSlot::of_split(Box::into_raw(split)));
         Ok(())

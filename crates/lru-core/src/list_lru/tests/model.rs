@@ -126,8 +126,6 @@ struct Lists {
     next: usize,
     /// The parts of visits that earlier walks owe each list, in 2^30ths.
     owed: Vec<i64>,
-    /// The items from before the split that are still to be visited.
-    older: usize,
     /// The number of adds to each shard since the first sweep.
     adds: Vec<usize>,
     /// Whether a sweep has visited the shards.
@@ -170,7 +168,6 @@ impl Lists {
     fn split(&mut self, shards: usize) {
         self.shards.resize(shards, VecDeque::new());
         (self.adds, self.is_swept) = (Vec::from_iter((0..shards).map(|_| 0)), false);
-        self.older = self.whole.len();
     }
 
     /// Returns whether a sweep joins the shards: not the first after the split.
@@ -189,23 +186,18 @@ impl Lists {
         let shards = core::mem::take(&mut self.shards);
         let joined = shards.iter().cycle().skip(busiest + 1).take(shards.len());
         joined.for_each(|shard| self.whole.extend(shard));
-        (self.next, self.owed, self.older) = (0, Vec::new(), 0);
+        (self.next, self.owed) = (0, Vec::new());
     }
 
     /// Returns how many items of each list a walk visits.
     fn shares(&mut self, nr: usize) -> Vec<usize> {
-        let mut lens: Vec<_> = self.all().map(VecDeque::len).collect();
+        let lens: Vec<_> = self.all().map(VecDeque::len).collect();
         if nr >= self.len() {
             return lens;
         }
-        self.older = self.older.min(lens[0]);
-        let older = nr.min(self.older);
-        self.older -= older;
-        lens[0] -= older;
-        let (nr, all) = (nr - older, self.len() - older);
         self.owed.resize(lens.len(), 0);
         let owed = self.owed.iter().zip(&lens);
-        let mut owed: Vec<_> = owed.map(|(owed, &len)| owed + (nr * len) as i64 * ONE / all as i64).collect();
+        let mut owed: Vec<_> = owed.map(|(owed, &len)| owed + (nr * len) as i64 * ONE / self.len() as i64).collect();
         let mut shares = Vec::from_iter(lens.iter().map(|_| 0));
         for _ in 0..nr {
             // Of equals, the first.
@@ -218,7 +210,6 @@ impl Lists {
             let most = if shares[list] == lens[list] { 0 } else { ONE };
             self.owed[list] = owed.clamp(-ONE, most);
         }
-        shares[0] += older;
         shares
     }
 
