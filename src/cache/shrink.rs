@@ -173,13 +173,16 @@ where
         }
         let ghost_recorder =
             self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().bound_of(memcg).get(), &now);
+        // A listener may be slow: an entry is then charged for no longer than the calls for a few.
+        let has_listener = self.functions.as_ref().is_some_and(|functions| functions.listener.is_some());
+        let step = if has_listener { AHEAD as u64 } else { u64::MAX };
         let mut all = Evicted::default();
         while all.scanned < nr {
             // Relaxed, here and below: a hint. If records of a batch were put back and none was
             // evicted, the other queue is tried next, as it may have records that can be evicted.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
             let EvictionBatch { old, moved, to, entries, scanned } =
-                self.queues.isolate_batch(memcg, node, nr - all.scanned, is_expired, swapped);
+                self.queues.isolate_batch(memcg, node, step.min(nr - all.scanned), is_expired, swapped);
             if scanned == 0 {
                 break;
             }

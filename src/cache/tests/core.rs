@@ -530,3 +530,24 @@ fn rejected_inserts_keep_no_memory() {
     }
     assert_eq!((slab.footprint(), cache.len(), cache.stats().rejected), (before, 1, 9_999));
 }
+
+/// A slow listener holds back the charge of few entries.
+#[test]
+fn a_listener_is_called_while_at_most_8_absent_entries_are_charged() {
+    let runtime = crate::Runtime::builder().unlimited().build().unwrap();
+    let root = runtime.root().clone();
+    let usages = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&usages);
+    let cache = crate::Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| crate::ByteSize::kib(1))
+        .eviction_listener(move |_, _, _| seen.lock().unwrap().push(root.usage().saturating_sub(root.in_stock())))
+        .build()
+        .unwrap();
+    (0..1_000).for_each(|key| assert!(cache.insert(key, 0).is_ok()));
+    let entry = runtime.root().usage().saturating_sub(runtime.root().in_stock()).get() / 1_000;
+    let evicted = cache.inner.core.evict(runtime.root(), lowwater_lru_core::NodeId::ZERO, 32);
+    let usages = core::mem::take(&mut *usages.lock().unwrap());
+    assert_eq!((evicted.freed, usages.len()), (32, 32));
+    let fell = usages.iter().map(|usage| (usages[0].get() - usage.get()) / entry);
+    assert!(fell.clone().zip(0..).all(|(fell, n)| fell == n / 8 * 8), "{:?}", Vec::from_iter(fell));
+}
