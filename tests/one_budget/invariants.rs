@@ -11,10 +11,10 @@ use super::stream::{Pattern, Stream, ENTRY, ROOT};
 /// The budget of the random caches: so large that the least entries of a protected group are above
 /// 0 for most draws, in spite of `BATCH_MAX` and `STOCK`.
 const BUDGET: u64 = 2_400 * ENTRY;
-/// Entries that are evicted for one choice of a victim, at most (`BATCH_MAX_OF_BACKGROUND` in the
-/// shrinker crate's `least_useful/victim.rs`). A protected group may fall below its `low` by that
-/// many.
-const BATCH_MAX: u64 = 32;
+/// Entries that are evicted for one choice of a victim, at most (`BATCH_MAX` in the shrinker
+/// crate's `least_useful/victim.rs`). A protected group may fall below its `low` by that many, as
+/// their mean size is an estimate.
+const BATCH_MAX: u64 = 8;
 /// An allowance for bytes in the stocks of processors: they count as usage, but no entry has them.
 const STOCK: u64 = 64 << 10;
 /// The hit ratio of a pair beside idle pairs, in one of `ROUNDS_MAX` rounds over its keys.

@@ -24,7 +24,7 @@ use scorer::Scorer;
 use victim::{batch_max, Outcome, Scanned, Victim};
 
 use crate::control::Reclaim;
-use crate::pass::{layer_of, Layer, Protect};
+use crate::pass::unprotected;
 use crate::registry::RegistryCore;
 use crate::utility::{Candidates, Pair, PairState, Pairs, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
@@ -128,7 +128,7 @@ impl LeastUseful<'_> {
     }
 
     /// Marks a pair as empty for this epoch.
-    fn set_empty(&self, pairs: &Pairs, Victim { slot, id, memcg }: &Victim) {
+    fn set_empty(&self, pairs: &Pairs, Victim { slot, id, memcg, .. }: &Victim) {
         if pairs.holds(*slot, *id, memcg.id()) {
             pairs.set_empty(*slot);
         }
@@ -256,8 +256,10 @@ impl LeastUseful<'_> {
     fn victim(&self, pairs: &Pairs, slot: u32) -> Option<Victim> {
         let (id, memcg) = pairs.pair(slot)?.ids()?;
         let memcg = self.core.map.memcg(memcg)?;
-        let may_pay = memcg.is_descendant_of(self.limit)
-            && layer_of(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
-        may_pay.then_some(Victim { slot, id, memcg })
+        if !memcg.is_descendant_of(self.limit) {
+            return None;
+        }
+        let spare = unprotected(&memcg, self.limit)?;
+        Some(Victim { slot, id, memcg, spare })
     }
 }

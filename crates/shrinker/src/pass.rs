@@ -240,6 +240,19 @@ pub(crate) fn layer_of(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<
     }
 }
 
+/// Returns the bytes that a reclaim from `root` may free in a group before `low` or `min` protects
+/// it (`u64::MAX`: neither does); `None` if its [layer](layer_of) is not [`Layer::AboveLow`].
+pub(crate) fn unprotected(memcg: &Memcg, root: &Memcg) -> Option<u64> {
+    if !memcg.is_online() {
+        return None;
+    }
+    let protection = memcg.protection(root);
+    match protection.low.max(protection.min) {
+        ByteSize::ZERO => Some(u64::MAX),
+        limit => memcg.usage().get().checked_sub(limit.get()).filter(|spare| *spare > 0),
+    }
+}
+
 /// Passes in a row that scan something and free almost nothing, and that are followed by another:
 /// objects may have several chances, and a pass visits an object with high `seeks` once.
 const IDLE_PASSES_MAX: u32 = 3;

@@ -192,6 +192,28 @@ fn of_many_pairs_one_without_hits_is_asked_for_a_quarter_of_its_objects_and_at_m
 }
 
 #[test]
+fn a_batch_ends_where_low_or_min_protects_the_group() {
+    for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+        for (n, spare, nr) in [(1, 900, 1), (1, 1_000, 1), (1, 5_999, 5), (17, 5_999, 5)] {
+            for is_low in [true, false] {
+                let (tree, registry) = world(1, 1 << 40);
+                let groups = groups(&tree, n);
+                let (pool, _registration) = pool(&registry, &groups[..1], 100_000, true, 2);
+                core::mem::forget(groups[0].try_charge(ByteSize::mib(1)).unwrap());
+                let limit = ByteSize::mib(1).saturating_sub(ByteSize::new(spare));
+                if is_low {
+                    groups[0].set_low(limit);
+                } else {
+                    groups[0].set_min(limit);
+                }
+                assert_eq!(batch(&registry, flags).freed, nr);
+                assert_eq!(pool.asked(), [nr], "of 1,000 bytes each, {spare} above the limit");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_pair_that_keeps_all_objects_is_asked_for_at_most_256_and_rises_in_rank() {
     let (tree, registry) = world(1, 1 << 30);
     let builder = registry.builder("keeps").reports_misses(true);

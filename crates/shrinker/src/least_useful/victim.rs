@@ -14,7 +14,7 @@
 //! counts fewer than before the scan. So a false report gains no more than two false counts would.
 //!
 //! A change must ensure that one scan takes a bounded time whatever the callbacks return.
-//! `BATCH_MAX` and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of
+//! `BATCH_MAX` (the oracle has no background) and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of
 //! the package `lowwater`).
 
 use lowwater_lru_core::{Memcg, NodeId};
@@ -27,10 +27,10 @@ use crate::work::{Progress, Work};
 
 /// The maximum number of objects of one batch from one pair; the next victim is then selected.
 const BATCH_MAX: u64 = 8;
-/// The same in the background, where no insert waits for the batch. The selection of a victim and
-/// the visit of its shrinker cost as much as the eviction of some six entries.
+/// The same in the background, where no insert waits for the end of the batch. The selection of a
+/// victim and the visit of its shrinker cost as much as the eviction of some six entries.
 const BATCH_MAX_OF_BACKGROUND: u64 = 32;
-/// A batch is at most this fraction of the pair's objects, as a divisor, so that a small pair does
+/// A batch is also no more than the group can lose before its `low` or `min` protects it; and at most this fraction of the pair's objects, as a divisor, so that a small pair does
 /// not lose all of them at once; but at least one object.
 const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
@@ -61,6 +61,8 @@ pub(super) struct Victim {
     /// The shrinker's id.
     pub(super) id: u32,
     pub(super) memcg: Memcg,
+    /// The bytes that can be freed before `low` or `min` protects the group.
+    pub(super) spare: u64,
 }
 
 /// The result of a scan.
@@ -103,7 +105,7 @@ impl Victim {
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.freed_mean(), used(&self.memcg));
-        let max = batch_max(scorer.flags);
+        let max = batch_max(scorer.flags).min(self.spare / mean).max(1);
         let amount = match of_many {
             false => ScanAmount::Batch { parts: BATCH_PARTS, max },
             true if scorer.has_no_hits(self.slot) => {

@@ -117,8 +117,9 @@ fn honest_weight(_: &ShrinkControl<'_>) -> Option<ByteSize> {
     Some(ByteSize::new(1_000 * OBJECT))
 }
 
-/// Runs one call that frees at most 8 objects (`BATCH_MAX` in `src/least_useful/victim.rs`); the 64
-/// bound the objects that it scans for them.
+/// Runs one call that frees at most 8 objects (`BATCH_MAX` in `src/least_useful/victim.rs`; of more
+/// than 2,047 objects, the background frees up to 32); the 64 bound the objects that it scans for
+/// them.
 fn batch(registry: &Registry, memcg: &Memcg, flags: Reclaim) -> Progress {
     registry.shrink_least_useful(memcg, None, flags, &mut Work::one_batch(64))
 }

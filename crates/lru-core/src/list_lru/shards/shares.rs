@@ -5,7 +5,7 @@
 //! would visit an item of a shard that has a single one. A thread that adds rarely, beside a busy
 //! one, would find its items at the end of the list as soon as they are added. So each list has a
 //! *credit*: the part of its shares so far that it was not visited for. A list that becomes empty
-//! loses its credit, which no other list gets.
+//! is owed nothing any more, and no other list gets that.
 //!
 //! A change must ensure that the shares of a walk add up to the items that it is to visit.
 
