@@ -11,8 +11,11 @@
 //! an object that was moved into the table may have taken along readers of other tables, and those
 //! readers borrow only their own table. [`Reader`] states what happens without memory.
 //!
-//! Objects are dropped without a lock, on any thread that enters or leaves the read side. With
-//! `std`, a panic of an object's `Drop` is caught there; it is reported by the panic hook only.
+//! Objects are dropped on any thread that enters or leaves the read side, without a lock of the
+//! table. But the thread may hold locks of its own, and those of a `lowwater_dcache_model::Mount`
+//! or another library that enters the read side: the `Drop` of an object must take none of these,
+//! or the thread waits for itself. With `std`, a panic of an object's `Drop` is caught there; it is
+//! reported by the panic hook only.
 //!
 //! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes the
 //! readers that stand on it along to its new chain, so they may miss objects further back on the
