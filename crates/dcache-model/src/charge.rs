@@ -8,6 +8,13 @@
 //! other dentries are in use or were used recently, the dentry is allocated uncharged
 //! (`DONTCACHE`), and its last put frees it.
 //!
+//! The dentries below the refusing limit may be on other lists: those of another mount, of an
+//! ancestor with the dentries of its ended children, or of a sibling. So while the call's own lists
+//! hold less than half of the limit, each retry compares them with the next lists of a round-robin
+//! over the subtree, and reclaims from the longer ones. A memcg within its `min` or `low` is
+//! spared. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
+//! dentries a charge may be refused before the round-robin has come to the others.
+//!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
 //! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the
 //! dentries in use.
@@ -20,9 +27,12 @@
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
-use crate::footprint::bytes_of;
+use crate::footprint::{bytes_of, DENTRY_BYTES};
+use crate::reclaim_cursor::ReclaimCursor;
 use crate::superblock::SuperBlock;
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId, OverLimit};
+use std::cmp::Reverse;
 
 /// Dentries that one retry scans on each node. Few, because a scan frees all of them that were not
 /// used recently.
@@ -31,6 +41,8 @@ const SCAN_BATCH: u64 = 4;
 /// free those dentries.
 #[doc(alias = "MAX_RECLAIM_RETRIES")]
 const RECLAIM_RETRIES: u32 = 16;
+/// Steps of the round-robin in one retry.
+const CURSOR_STEPS: u32 = 16;
 
 /// The charge for a dentry that is about to be allocated, if there is one. A drop uncharges it.
 #[must_use = "a reservation that is not taken is uncharged"]
@@ -86,27 +98,70 @@ impl DcacheCore {
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
-        let here = self.current_node(sb);
-        let others = (0..=sb.last_node.get()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..RECLAIM_RETRIES {
-            for node in std::iter::once(here).chain(others.clone()) {
-                // A memcg that has ended has its dentries on its ancestor's lists.
-                let listed = memcg.nearest_online();
-                if !listed.is_descendant_of(&over.memcg) {
-                    // The limit of a memcg that has ended: mostly others' dentries are there.
-                    return false;
-                }
-                let mut left = SCAN_BATCH;
-                if self.scan_dentries(sb, &listed, node, &mut left) > 0 {
-                    match memcg.try_charge(ByteSize::new(bytes)) {
-                        Ok(_) => return true,
-                        Err(again) => over = again,
-                    }
+            // A memcg that has ended has its dentries on its ancestor's lists.
+            let listed = memcg.nearest_online();
+            if !listed.is_descendant_of(&over.memcg) {
+                // The limit of a memcg that has ended: mostly others' dentries are there.
+                return false;
+            }
+            let own = nr_unused(sb, &listed).saturating_mul(DENTRY_BYTES as u64);
+            let other = (own < over.memcg.max().get() / 2).then(|| self.next_lists(sb, &listed, &over.memcg)).flatten();
+            let mut lists = [Some((sb, &listed)), other.as_ref().map(|(sb, memcg)| (&**sb, memcg))];
+            lists.sort_by_key(|lists| Reverse(lists.map(|(sb, memcg)| nr_unused(sb, memcg))));
+            if lists.into_iter().flatten().any(|(sb, memcg)| self.reclaim_few(sb, memcg) > 0) {
+                match memcg.try_charge(ByteSize::new(bytes)) {
+                    Ok(_) => return true,
+                    Err(again) => over = again,
                 }
             }
         }
         false
     }
+
+    /// Reclaims a few dentries of a memcg on a mount, from the first node that has some to free.
+    /// Returns how many were killed.
+    fn reclaim_few(&self, sb: &SuperBlock, memcg: &Memcg) -> u64 {
+        let here = self.current_node(sb);
+        let others = nodes(sb).filter(|&node| node != here);
+        let mut killed = std::iter::once(here).chain(others).map(|node| {
+            let mut left = SCAN_BATCH;
+            self.scan_dentries(sb, memcg, node, &mut left)
+        });
+        killed.find(|&killed| killed > 0).unwrap_or(0)
+    }
+
+    /// Returns the next lists of the round-robin over `top` and the memcgs below it, on any mount,
+    /// if they have unused dentries and are not those of `listed` on `sb`.
+    fn next_lists(&self, sb: &SuperBlock, listed: &Memcg, top: &Memcg) -> Option<(Arc<SuperBlock>, Memcg)> {
+        // Taken, so that no step runs under the lock; a concurrent charge begins at `top`.
+        let kept = self.reclaim_cursor.lock().take();
+        let mut cursor = kept.filter(|cursor| cursor.top() == top).unwrap_or_else(|| ReclaimCursor::new(top));
+        let next = (0..CURSOR_STEPS).find_map(|_| {
+            let mounts = self.super_blocks.read().len();
+            let (memcg, id) = cursor.step(mounts)?;
+            let protection = memcg.protection(top);
+            let floor = protection.min.max(protection.low);
+            let is_spared = floor > ByteSize::ZERO && memcg.usage() <= floor;
+            let other =
+                self.superblock(id as u16).filter(|other| !is_spared && (other.id != sb.id || memcg != *listed))?;
+            (nr_unused(&other, &memcg) > 0).then_some((other, memcg))
+        });
+        // Dropped after the lock is released.
+        let replaced = self.reclaim_cursor.lock().replace(cursor);
+        drop(replaced);
+        next
+    }
+}
+
+/// Returns the nodes that have lists of the mount.
+fn nodes(sb: &SuperBlock) -> impl Iterator<Item = NodeId> {
+    (0..=sb.last_node.get()).map(NodeId::new)
+}
+
+/// Returns the number of unused dentries that a memcg has on a mount. O(nodes).
+fn nr_unused(sb: &SuperBlock, memcg: &Memcg) -> u64 {
+    nodes(sb).map(|node| sb.counts(memcg, node)[..3].iter().sum::<u64>()).sum()
 }
 
 impl Reservation<'_> {

@@ -20,7 +20,7 @@ use crate::seqcount::SeqLock;
 use crate::shrinker::{MountShrinker, BATCH};
 use crate::stats::{Counters, Statistics};
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::{Arc, RwLock};
+use lowwater_base::sync::{Arc, Mutex, RwLock};
 use lowwater_lru_core::topology;
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::{ByteSize, ListLru, Memcg, NodeId};
@@ -245,9 +245,12 @@ impl Builder {
     /// Sets whether the bytes of each dentry are charged to its memcg:
     /// [`dentry_bytes`](Dcache::dentry_bytes), and more for a long name. Default: false.
     ///
-    /// A lookup in a memcg that is at its `max` first reclaims dentries of the same memcg
-    /// (negatives first, if the policy [has lists](NegativePolicy::has_own_lists) for them). If it
-    /// finds none to free, the lookup still succeeds, and its dentry is freed by its last user.
+    /// A lookup in a memcg that is at its `max`, or at that of an ancestor, first reclaims dentries
+    /// that are charged to the memcg with that limit, on any mount of this cache (negatives first,
+    /// if the policy [has lists](NegativePolicy::has_own_lists) for them): its own memcg's, or
+    /// those of another memcg below the limit that has more of them, unless they are within its
+    /// `min` or `low`. If it finds none to free, the lookup still succeeds, and its dentry is freed
+    /// by its last user.
     #[doc(alias = "SLAB_ACCOUNT")]
     pub fn charge(mut self, charge: bool) -> Self {
         self.charges = charge;
@@ -273,6 +276,7 @@ impl Builder {
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
             charges: self.charges,
+            reclaim_cursor: Mutex::new(None),
             super_blocks: RwLock::new(Vec::new()),
         };
         Dcache { core: Arc::new(core), policy }

@@ -31,7 +31,7 @@
 //! | `charge`, `shrink` | charges to a memcg; reclaim of dentries |
 //! | `lifecycle` | allocation, hashing, last put and death of a dentry |
 //! | `dcache_core`, `superblock` | the state that all mounts share; the state of one mount |
-//! | `footprint`, `ghost` | the bytes of a dentry; the ghost table of trimmed names |
+//! | `footprint`, `ghost`, `reclaim_cursor` | the bytes of a dentry; the ghost table of trimmed names; the lists that a charge reclaims from |
 //! | `dentry`, `inode`, `children` | a name below a directory; the inode it refers to; the names below one directory |
 //! | [`backend`] | the source of truth behind the cache: the trait, a tree in memory, a directory of the file system |
 //! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
@@ -62,6 +62,7 @@ mod namei;
 pub mod negative;
 mod path;
 mod qstr;
+mod reclaim_cursor;
 pub mod replay;
 mod seqcount;
 mod shrink;

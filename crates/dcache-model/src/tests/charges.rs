@@ -6,10 +6,12 @@
 //! A change must ensure that only the tenant at its limit loses dentries.
 
 use super::Fixture;
+use crate::backend::Memory;
 use crate::negative::{Probation, Unbounded};
 use crate::{Dcache, Kind, NegativePolicy};
 use lowwater_lru_core::{ByteSize, Memcg};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 
 /// The bytes charged for a dentry whose name is inline: up to 32 bytes long.
 const ONE: u64 = Dcache::dentry_bytes() as u64;
@@ -138,6 +140,67 @@ fn a_group_at_its_limit_evicts_no_other_groups_dentries() {
     assert!((ONE..=5 * ONE).contains(&usage(&small, &fixture)));
     assert_eq!(fixture.dcache.statistics().refused, 0);
     fixture.assert_valid();
+}
+
+/// Looks up the `names` of a directory for a group, in order, twice. Returns how many of the second
+/// lookups called the backend.
+fn second_lookups(fixture: &Fixture, group: &Memcg, directory: &str, names: u64) -> u64 {
+    let before = fixture.memory.lookups();
+    for _ in 0..2 {
+        for n in 0..names {
+            let path = format!("/{directory}-{n}");
+            assert!(fixture.mount.lookup_for(path.as_bytes(), group).unwrap().is_none());
+        }
+    }
+    fixture.memory.lookups() - before - names
+}
+
+#[test]
+fn a_charge_on_one_mount_evicts_the_groups_dentries_of_another() {
+    let fixture = fixture(Unbounded, 50);
+    (0..50).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
+    let memory = Arc::new(Memory::new());
+    let other = fixture.dcache.mount(memory.clone(), &fixture.registry, fixture.tree.root()).unwrap();
+    for round in 1..=2 {
+        (0..20).for_each(|n| assert!(other.stat(format!("/{n}").as_bytes()).unwrap().is_none()));
+        assert_eq!(memory.lookups(), 20, "in round {round}");
+    }
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    fixture.mount.shrink_tree(b"/").unwrap();
+    other.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
+    other.assert_valid();
+    fixture.mount.assert_valid();
+}
+
+/// The limit is the parent's, with room for half of what the jobs look up.
+#[test]
+fn a_charge_at_the_parents_limit_evicts_other_childrens_dentries() {
+    for (ended, protected) in [(true, false), (false, false), (false, true)] {
+        let fixture = fixture(Unbounded, 1000);
+        let parent = fixture.tree.root().create("parent").unwrap();
+        parent.set_max(ByteSize::new(50 * ONE));
+        let outside = fixture.tree.root().create("outside").unwrap();
+        second_lookups(&fixture, &outside, "outside", 10);
+        let jobs: Vec<_> = (0..10).map(|n| parent.create(&n.to_string()).unwrap()).collect();
+        if protected {
+            jobs[0].set_min(ByteSize::new(10 * ONE));
+        }
+        for (n, job) in jobs.iter().enumerate() {
+            let again = second_lookups(&fixture, job, &format!("job-{n}"), 10);
+            if ended {
+                assert_eq!(again, 0, "job {n} has the room of those that have ended");
+                job.offline().unwrap();
+            }
+        }
+        assert_eq!(fixture.dcache.statistics().refused, 0, "ended: {ended}");
+        let kept: Vec<_> = jobs.iter().map(|job| usage(job, &fixture) / ONE).collect();
+        assert!((40..=50).contains(&kept.iter().sum::<u64>()), "{kept:?}");
+        assert!(ended || kept[9] >= 2, "the last job takes a share from the others: {kept:?}");
+        assert!(!protected || kept[0] == 10, "the dentries within a min are spared: {kept:?}");
+        assert_eq!(usage(&outside, &fixture), 10 * ONE, "a group that is not below the parent loses nothing");
+        fixture.assert_valid();
+    }
 }
 
 /// After its end its dentries are on the root's lists, among those of others.
