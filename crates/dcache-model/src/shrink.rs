@@ -106,24 +106,38 @@ impl DcacheCore {
         self.dispose(sb, old, 0, |_| ())
     }
 
-    /// Ends the probation of the oldest `nr_to_scan` negatives: promotes those that were looked up
-    /// again, and kills the others, whose names enter the ghost table. `capacity` is the number of
-    /// negatives that the memcg may have on the node. Returns how many were killed.
+    /// Ends the probation of some of the `oldest` negatives: promotes those that were looked up
+    /// again, and kills up to `over` others, whose names enter the ghost table. `capacity` is the
+    /// number of negatives that the memcg may have on the node. Returns how many were killed.
     pub(crate) fn end_probation(
         &self,
         sb: &SuperBlock,
         memcg: &Memcg,
         node: NodeId,
-        mut nr_to_scan: u64,
+        oldest: u64,
+        over: u64,
         capacity: u64,
     ) -> u64 {
-        let (old, promoted) =
-            self.isolate(&sb.probation, memcg, node, &mut nr_to_scan, u64::MAX, SecondChance::Promote);
-        for dentry in promoted {
-            self.promote(sb, &dentry);
-        }
+        /// Dentries scanned for each one to be killed. More than one, as a dentry whose lock
+        /// another thread holds is skipped, however old it is.
+        const SCANS_PER_VICTIM: u64 = 2;
+        /// Walks of the list. A walk of a split list ends early if another walk shortens a shard.
+        const WALKS: u32 = 4;
         let window = GhostWindow { memcg, sb: sb.id, node, capacity };
-        self.trim(sb, old, SecondChance::Promote, |dentry| self.ghosts.insert(dentry.hash(), window))
+        let mut left = oldest.min(over.saturating_mul(SCANS_PER_VICTIM));
+        let mut killed = 0;
+        for _ in 0..WALKS {
+            let wanted = over.saturating_sub(killed);
+            if wanted == 0 || left == 0 {
+                break;
+            }
+            let (old, promoted) = self.isolate(&sb.probation, memcg, node, &mut left, wanted, SecondChance::Promote);
+            for dentry in promoted {
+                self.promote(sb, &dentry);
+            }
+            killed += self.trim(sb, old, SecondChance::Promote, |dentry| self.ghosts.insert(dentry.hash(), window));
+        }
+        killed
     }
 
     /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter

@@ -167,7 +167,7 @@ fn d24_a_directory_trim_ends_when_other_threads_have_trimmed() {
             left.set(left.get().saturating_sub(1));
             (0, room)
         };
-        negative.trim_directory_of(share, over, |_| ())
+        negative.trim_children(fixture.mount.sb.root(), share, over, |_| ())
     };
     assert_eq!(trim(2, 0), None, "there is room");
     assert_eq!(trim(2, 1), None, "there is room now, though no victim was killed: the new one may stay");

@@ -77,8 +77,9 @@ impl NewNegative<'_> {
     /// referenced or belong to other memcgs. Two, because an excess that trims left whose victims
     /// were in use has to shrink with each new name. O(1).
     pub fn trim_directory(&self, limit: usize) {
+        let Some(parent) = self.parent() else { return };
         for _ in 0..2 {
-            match self.trim_directory_of(|_| (0, limit), 1, |_| ()) {
+            match self.trim_children(&parent, |_| (0, limit), 1, |_| ()) {
                 None => return,
                 // All scanned negatives belong to other memcgs or were referenced: the new one is
                 // killed.
@@ -88,18 +89,23 @@ impl NewNegative<'_> {
         }
     }
 
-    /// Kills up to `over` negatives of the directory, in the order of the clock hand. `share`
+    /// Returns the directory; `None` if another thread has killed the negative meanwhile.
+    fn parent(&self) -> Option<Arc<Dentry>> {
+        self.dentry.lock().parent.clone()
+    }
+
+    /// Kills up to `over` negatives of the directory `parent`, in the order of the clock hand. `share`
     /// returns how many negatives do not count, and how many of the others may stay. Returns the
     /// number of killed negatives; `None` if the directory has no more than may stay, and no
     /// negative was killed.
-    pub(super) fn trim_directory_of(
+    pub(super) fn trim_children(
         &self,
+        parent: &Dentry,
         share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
         over: u64,
         on_kill: impl Fn(&Dentry),
     ) -> Option<u64> {
-        let parent = self.dentry.lock().parent.clone();
-        let dir = parent.as_ref().and_then(|parent| parent.dir())?;
+        let dir = parent.dir()?;
         let mut killed = None;
         for _ in 0..over.saturating_mul(SCANS_PER_VICTIM) {
             let victim = {
@@ -170,10 +176,13 @@ impl NewNegative<'_> {
     /// 3. protected negatives.
     pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
         let (memcg, node, capacity) = (&*self.memcg(), self.dentry.node, probation.saturating_add(protected));
-        let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
+        let excess = || (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
+        let mut over = excess();
         if over < trim_batch(probation) {
             return;
         }
+        // Without the directory its negatives could not be trimmed before those that recur.
+        let Some(parent) = self.parent() else { return };
         over = over.min(TRIM_MAX);
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
         // A sample enters the ghost table, so that a directory with names that are looked up in
@@ -186,14 +195,14 @@ impl NewNegative<'_> {
                 self.core.ghosts.insert(dentry.hash(), window);
             }
         };
-        over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
-        // Promoted negatives still count against the capacity, and the first pass stops after
-        // `oldest` negatives, promoted or killed: the second continues with the next ones.
-        for _ in 0..2 {
-            let oldest = over.min(self.on_probation().saturating_sub(probation));
-            over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);
-        }
-        self.core.trim_protected(self.sb, memcg, node, over);
+        over -= self.trim_children(&parent, share, over, insert_ghost).unwrap_or(0);
+        // Other threads may have trimmed the same excess: it is read again before each step, or their
+        // victims on probation would be followed by protected ones. Promoted negatives still count
+        // against the capacity.
+        over = over.min(excess());
+        let oldest = self.on_probation().saturating_sub(probation);
+        over -= self.core.end_probation(self.sb, memcg, node, oldest, over, capacity);
+        self.core.trim_protected(self.sb, memcg, node, over.min(excess()));
     }
 
     /// Returns the memcg on whose lists the negative is.

@@ -234,6 +234,43 @@ fn names_used_in_many_rounds_outlast_names_used_in_one() {
     fixture.assert_valid();
 }
 
+/// Each thread of a flood finds the same excess; one of them trims it.
+#[test]
+fn threads_that_flood_evict_no_name_used_in_each_round() {
+    const HOT: u64 = 100;
+    const NAMES: u64 = if cfg!(miri) { 200 } else { 10_000 };
+    const WARM_UP: u64 = if cfg!(miri) { 20 } else { 300 };
+    for (threads, directories) in [(4, 1), (1, 100), (4, 100)] {
+        let fixture = Fixture::new(1 << 12, Probation::default());
+        for directory in 0..=directories {
+            drop(fixture.mount.mkdir(format!("/{directory}").as_bytes()).unwrap());
+        }
+        let flood = |thread: u64, n: u64| fixture.missing(format!("/{}/{thread}-{n}", n % directories).as_bytes());
+        let hot = || (0..HOT).for_each(|n| fixture.missing(format!("/{directories}/{n}").as_bytes()));
+        for n in 0..WARM_UP {
+            hot();
+            flood(threads, n);
+        }
+        let before = fixture.memory.lookups();
+        let (hot, flood) = (&hot, &flood);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || {
+                    for n in 0..NAMES {
+                        flood(thread, n);
+                        if n % 1000 == 0 {
+                            hot();
+                        }
+                    }
+                });
+            }
+        });
+        let lookups = fixture.memory.lookups() - before - threads * NAMES;
+        assert_eq!(lookups, 0, "backend lookups of hot names: {threads} threads, {directories} directories");
+        fixture.assert_valid();
+    }
+}
+
 #[test]
 fn d21_removed_names_evict_no_negatives() {
     let fixture = Fixture::new(64, Probation::default());
