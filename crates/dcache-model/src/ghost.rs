@@ -49,7 +49,8 @@ pub(crate) struct GhostWindow<'a> {
     /// The id of the superblock.
     pub(crate) sb: u16,
     pub(crate) node: NodeId,
-    /// The number of such negatives that stay cached.
+    /// The number of such negatives that stay cached. It must be that of `node`: the sets of a
+    /// window follow from it.
     pub(crate) capacity: u64,
 }
 

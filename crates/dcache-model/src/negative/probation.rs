@@ -89,7 +89,10 @@ impl NegativePolicy for Probation {
 
     fn negative_added(&self, negative: &NewNegative<'_>) {
         let (probation, protected) = self.shares(negative.positives());
-        negative.take_ghost(probation.saturating_add(protected));
+        negative.take_ghost_by(|positives| {
+            let (probation, protected) = self.shares(positives);
+            probation.saturating_add(protected)
+        });
         negative.trim_group(probation, protected, (probation / self.probation_per_directory.max(1)).max(1));
     }
 

@@ -150,11 +150,18 @@ impl NewNegative<'_> {
     /// `capacity` negatives. If it was among them, the negative counts as used. O(nodes).
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
+        self.take_ghost_by(|_| capacity);
+    }
+
+    /// As [`take_ghost`](Self::take_ghost); `capacity` returns the most negatives for a number of
+    /// unused positives, which differs from node to node.
+    pub(super) fn take_ghost_by(&self, capacity: impl Fn(u64) -> u64) {
         let memcg = &*self.memcg();
         let (here, last) = (self.dentry.node, self.sb.last_node.get());
         // The name may have been evicted on another node. Mostly it was on this one.
         let others = (0..=last).map(NodeId::new).filter(|&node| node != here);
         let is_ghost = std::iter::once(here).chain(others).any(|node| {
+            let capacity = capacity(self.sb.dentries.count_one(memcg, node));
             let window = GhostWindow { memcg, sb: self.sb.id, node, capacity };
             self.core.ghosts.take(self.dentry.hash(), window)
         });

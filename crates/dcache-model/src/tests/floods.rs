@@ -213,6 +213,30 @@ fn d24_a_name_is_remembered_on_every_node() {
     mount.assert_valid();
 }
 
+/// The first node has many positives, so its window of the ghost table has more sets.
+#[test]
+fn d24_a_name_is_remembered_beside_any_number_of_positives() {
+    const POSITIVES: u64 = 1 << 16;
+    const DIRECTORIES: u64 = 400;
+    const NAMES: u64 = 4000;
+    let (tree, topology) = (MemcgTree::default(), Arc::new(Fixed::new(2)));
+    let registry = Registry::new(&tree, 2);
+    let dcache = Dcache::builder().topology(topology.clone()).build();
+    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
+    (0..DIRECTORIES).for_each(|n| drop(mount.mkdir(format!("/{n}").as_bytes()).unwrap()));
+    (0..POSITIVES).for_each(|n| drop(mount.create(format!("/file-{n}").as_bytes()).unwrap()));
+    let missing = |n| assert!(mount.lookup(format!("/{}/{n}", n % DIRECTORIES).as_bytes()).unwrap().is_none());
+    (0..NAMES).for_each(missing);
+    let state = dcache.statistics();
+    let evicted = NAMES - state.nr_negative;
+    assert!(evicted > 1000, "{evicted}");
+    topology.set_current(NodeId::new(1));
+    (0..NAMES).for_each(missing);
+    let hits = dcache.statistics().ghost_hits - state.ghost_hits;
+    assert!(hits > evicted / 2, "{hits} of {evicted} evicted names");
+    mount.assert_valid();
+}
+
 #[test]
 fn names_used_in_many_rounds_outlast_names_used_in_one() {
     let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
