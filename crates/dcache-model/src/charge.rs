@@ -4,8 +4,8 @@
 //! A lookup or a creation does not fail because of a limit. When the `max` of the memcg or of an
 //! ancestor refuses the charge, the call reclaims a few of the oldest dentries of its own memcg (of
 //! an ended one's ancestor, if that may help), with a bounded number of retries; negatives first,
-//! if the policy keeps them on lists of their own. If the charge is still refused, because the
-//! other dentries are in use or were used recently, the dentry is allocated uncharged
+//! if the policy keeps them on lists of their own, then positives. If the charge is still refused,
+//! because the other dentries are in use or were used recently, the dentry is allocated uncharged
 //! (`DONTCACHE`), and its last put frees it.
 //!
 //! The dentries below the refusing limit may be on other lists: those of another mount, of an
@@ -34,8 +34,8 @@ use lowwater_base::sync::Arc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId, OverLimit};
 use std::cmp::Reverse;
 
-/// Dentries that one retry scans on each node. Few, because a scan frees all of them that were not
-/// used recently.
+/// Dentries that one retry scans of a list on each node. Few, because a scan frees all of them that
+/// were not used recently.
 const SCAN_BATCH: u64 = 4;
 /// Retries of reclaim for one charge. A scan may only clear referenced flags; then a later scan can
 /// free those dentries.
@@ -124,10 +124,8 @@ impl DcacheCore {
     fn reclaim_few(&self, sb: &SuperBlock, memcg: &Memcg) -> u64 {
         let here = self.current_node(sb);
         let others = nodes(sb).filter(|&node| node != here);
-        let mut killed = std::iter::once(here).chain(others).map(|node| {
-            let mut left = SCAN_BATCH;
-            self.scan_dentries(sb, memcg, node, &mut left)
-        });
+        let mut killed =
+            std::iter::once(here).chain(others).map(|node| self.scan_dentries(sb, memcg, node, SCAN_BATCH));
         killed.find(|&killed| killed > 0).unwrap_or(0)
     }
 

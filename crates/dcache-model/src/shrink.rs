@@ -53,28 +53,42 @@ impl SecondChance {
 }
 
 impl DcacheCore {
-    /// Scans up to `left` dentries of a memcg on a node: negatives first, where they have lists of
-    /// their own. Returns how many were killed. The caller passes a small `left`: the scan reaches
-    /// positives only if fewer negatives are listed.
-    pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
-        self.scan_negatives(sb, memcg, node, left) + self.scan(sb, &sb.dentries, memcg, node, left)
+    /// Scans up to `batch` negatives of a memcg on a node, where they have lists of their own. If
+    /// that frees none because all were used, scans up to `batch` positives; but kills negatives
+    /// above the policy's bound before any positive (D24). Returns how many were killed. Calls the
+    /// policy: the caller holds no lock of a dentry or list.
+    pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, batch: u64) -> u64 {
+        let killed = self.scan_negatives(sb, memcg, node, &mut { batch });
+        if killed > 0 {
+            return killed;
+        }
+        match self.excess_negatives(sb, memcg, node) {
+            0 => self.scan(sb, &sb.dentries, memcg, node, &mut { batch }),
+            excess => self.kill_excess(sb, memcg, node, &mut excess.min(batch)),
+        }
     }
 
-    /// As [`scan_dentries`](Self::scan_dentries), and kills the negatives above the policy's bound
-    /// before any positive (D24), even if they were used. Calls the policy: the caller holds no
-    /// lock.
+    /// Scans up to `left` dentries: negatives first, then the negatives above the policy's bound
+    /// (D24), even if they were used, then positives. Calls the policy: the caller holds no lock.
     pub(crate) fn reclaim_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
         let mut killed = self.scan_negatives(sb, memcg, node, left);
         if *left > 0 {
             let mut excess = self.excess_negatives(sb, memcg, node).min(*left);
             *left -= excess;
-            for list in [&sb.probation, &sb.protected] {
-                let (old, _) = self.isolate(list, memcg, node, &mut excess, u64::MAX, SecondChance::Never);
-                killed += self.dispose(sb, old, SecondChance::Never.spared(), |_| ());
-            }
+            killed += self.kill_excess(sb, memcg, node, &mut excess);
             *left += excess;
         }
         killed + self.scan(sb, &sb.dentries, memcg, node, left)
+    }
+
+    /// Kills up to `excess` of the oldest negatives, even if they were used.
+    fn kill_excess(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, excess: &mut u64) -> u64 {
+        let mut killed = 0;
+        for list in [&sb.probation, &sb.protected] {
+            let (old, _) = self.isolate(list, memcg, node, excess, u64::MAX, SecondChance::Never);
+            killed += self.dispose(sb, old, SecondChance::Never.spared(), |_| ());
+        }
+        killed
     }
 
     fn scan_negatives(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {

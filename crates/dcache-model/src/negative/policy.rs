@@ -41,8 +41,9 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// frees negatives first where they have lists of their own: the unused ones, then the excess,
     /// then positives.
     ///
-    /// For such lists reclaim calls this method, without a lock, and with at least the number of
-    /// directories that hold negatives. If the method panics, the mount is not reclaimed any more.
+    /// For such lists reclaim calls this method, without a lock of a dentry or list, and with at
+    /// least the number of directories that hold negatives. If the method panics, the mount is not
+    /// reclaimed any more, or the lookup panics whose charge reclaims.
     fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
 

@@ -203,6 +203,29 @@ fn a_charge_at_the_parents_limit_evicts_other_childrens_dentries() {
     }
 }
 
+/// A build: the missing headers are looked up for each unit, then one new file is opened.
+#[test]
+fn negatives_in_use_do_not_keep_new_files_from_being_cached() {
+    const HEADERS: u64 = 100;
+    const FILES: u64 = 300;
+    const UNITS: u64 = 400;
+    let fixture = fixture(Probation::default(), HEADERS + FILES);
+    for n in 0..FILES + UNITS {
+        fixture.memory.create_path(format!("/file-{n}").as_bytes(), Kind::File).unwrap();
+    }
+    let headers = || (0..HEADERS).for_each(|n| fixture.missing(format!("/header-{n}").as_bytes()));
+    let file = |n: u64| assert!(fixture.mount.stat(format!("/file-{n}").as_bytes()).unwrap().is_some());
+    headers();
+    (0..FILES).for_each(file);
+    for n in 0..UNITS {
+        headers();
+        file(FILES + n);
+    }
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    assert_eq!(fixture.memory.lookups(), HEADERS + FILES + UNITS, "each name is looked up once");
+    fixture.assert_valid();
+}
+
 /// After its end its dentries are on the root's lists, among those of others.
 #[test]
 fn a_group_that_has_ended_at_its_limit_evicts_no_other_groups_dentries() {
