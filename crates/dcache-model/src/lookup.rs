@@ -300,16 +300,23 @@ impl Mount {
             loop {
                 let same = |other: &&Arc<Dentry>| other.is_in_lookup_for(qstr);
                 if let Some(theirs) = in_lookup.dentries.iter().find(same).cloned() {
+                    // Before the wait: the last put may kill the dentry. The get cannot fail, as
+                    // the thread that calls the backend is a user while the dentry is on the list.
+                    let entered = theirs.count.get();
+                    debug_assert!(entered, "a dentry in use is not dead");
                     in_lookup.waiters += 1;
                     while in_lookup.dentries.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
                         part.lookup_done.wait(&mut in_lookup);
                     }
                     in_lookup.waiters -= 1;
-                    if !theirs.has(flag::UNHASHED) && theirs.count.get() {
+                    if !theirs.has(flag::UNHASHED) {
                         return Ok(theirs);
                     }
-                    // The backend failed, or the dentry is gone again: this thread calls the
-                    // backend itself.
+                    // The backend failed, or the name is gone again: this thread calls the backend
+                    // itself. The put may kill the dentry.
+                    drop(in_lookup);
+                    self.core.put(&self.sb, &theirs);
+                    in_lookup = part.in_lookup.lock();
                 } else if let Some(dentry) = self.core.d_lookup(qstr) {
                     return Ok(dentry);
                 } else {

@@ -10,7 +10,7 @@ use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
 use crate::negative::{BoundInputs, NewNegative, Probation, ThreeInARow, Unbounded};
 use crate::{Dcache, DentryRef, ErrorKind, Kind, Mount, Name, NegativePolicy, WalkControl};
-use lowwater_lru_core::MemcgTree;
+use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Barrier, Mutex};
@@ -147,6 +147,38 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
         });
         assert_eq!(slow.0.lookups() - before, 1);
     }
+    mount.assert_valid();
+}
+
+/// The last put of the dentry kills it: the first thread's would, before the others have woken.
+#[test]
+fn d23_many_lookups_of_a_name_that_is_not_kept_ask_the_backend_once() {
+    const THREADS: usize = 8;
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).charge(true).build();
+    let slow = slow();
+    for path in [b"/held", b"/file"] {
+        slow.0.create_path(path, Kind::File).unwrap();
+    }
+    let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
+    tree.root().set_max(ByteSize::new(Dcache::dentry_bytes() as u64));
+    let held = mount.lookup(b"/held").unwrap();
+    for (path, there) in [(b"/none", false), (b"/file", true)] {
+        let before = slow.0.lookups();
+        let barrier = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    assert_eq!(mount.lookup(path).unwrap().is_some(), there);
+                });
+            }
+        });
+        assert_eq!(slow.0.lookups() - before, 1);
+        assert_eq!(dcache.statistics().nr_dentry, 2, "the dentry is freed");
+    }
+    drop(held);
     mount.assert_valid();
 }
 
