@@ -22,8 +22,9 @@
 //! that are looked up again gets a larger share, and a flood in another directory takes none of it.
 //!
 //! When the bound falls at once, because the positives went, each new negative trims up to 32
-//! others, so an excess of `n` is gone after `n / 31` new negatives, and no lookup scans more than
-//! some 900 (the sum of the bounds in `trim.rs` and in `trim_protected`).
+//! others, so an excess of `n` is gone after `n / 31` new negatives. A memcg that ends leaves its
+//! negatives to its parent: a new negative also trims up to 32 of an ancestor. No lookup scans more
+//! than some 1,500 (the sums of the bounds in `trim.rs`, `end_probation` and `trim_protected`).
 //!
 //! A client that looks up each name twice fills the protected list of its own memcg, and evicts the
 //! negatives of that memcg. Other memcgs, and its own positives, are not affected.
@@ -94,6 +95,7 @@ impl NegativePolicy for Probation {
             probation.saturating_add(protected)
         });
         negative.trim_group(probation, protected, (probation / self.probation_per_directory.max(1)).max(1));
+        negative.trim_ancestor(|positives| self.shares(positives));
     }
 
     /// Returns true while fewer negatives than the floor are on probation. The removal of a name

@@ -1,7 +1,7 @@
 //! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in
 //! a directory, in a memcg.
 //!
-//! A trim kills unused negatives only, at most `TRIM_MAX` of them, and scans a bounded number of
+//! A trim kills unused negatives only, at most `TRIM_MAX` of a memcg, and scans a bounded number of
 //! dentries, so that no lookup pays for a flood. Policies call these functions and have no other
 //! way to kill.
 //!
@@ -38,9 +38,10 @@ const GHOST_SAMPLE: u64 = 16;
 /// A memcg is trimmed when it is this far over its capacity (or over by its probation limit, if
 /// that is less), so that the fixed cost of a walk is shared by a batch.
 const TRIM_BATCH: u64 = 32;
-/// Negatives that one lookup kills at most. Later lookups trim the rest, so that no lookup pays for
-/// all of a capacity that was lost at once. More than one, so that the excess shrinks: each lookup
-/// adds one negative itself. The documentation of `policy.rs` and `probation.rs` has this number.
+/// Negatives of a memcg that one lookup kills at most. Later lookups trim the rest, so that none
+/// pays for all of a capacity that was lost at once. More than one, so that the excess shrinks:
+/// each lookup adds one negative itself. The documentation of `policy.rs` and `probation.rs` has
+/// this number.
 pub(super) const TRIM_MAX: u64 = 32;
 
 /// Returns the excess at which a memcg is trimmed.
@@ -94,10 +95,10 @@ impl NewNegative<'_> {
         self.dentry.lock().parent.clone()
     }
 
-    /// Kills up to `over` negatives of the directory `parent`, in the order of the clock hand. `share`
-    /// returns how many negatives do not count, and how many of the others may stay. Returns the
-    /// number of killed negatives; `None` if the directory has no more than may stay, and no
-    /// negative was killed.
+    /// Kills up to `over` negatives of the directory `parent`, in the order of the clock hand.
+    /// `share` returns how many negatives do not count, and how many of the others may stay.
+    /// Returns the number of killed negatives; `None` if the directory has no more than may stay,
+    /// and no negative was killed.
     pub(super) fn trim_children(
         &self,
         parent: &Dentry,
@@ -182,9 +183,8 @@ impl NewNegative<'_> {
     ///    are promoted instead;
     /// 3. protected negatives.
     pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
-        let (memcg, node, capacity) = (&*self.memcg(), self.dentry.node, probation.saturating_add(protected));
-        let excess = || (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
-        let mut over = excess();
+        let (memcg, capacity) = (&*self.memcg(), probation.saturating_add(protected));
+        let mut over = self.excess(memcg, capacity);
         if over < trim_batch(probation) {
             return;
         }
@@ -203,13 +203,42 @@ impl NewNegative<'_> {
             }
         };
         over -= self.trim_children(&parent, share, over, insert_ghost).unwrap_or(0);
-        // Other threads may have trimmed the same excess: it is read again before each step, or their
-        // victims on probation would be followed by protected ones. Promoted negatives still count
-        // against the capacity.
-        over = over.min(excess());
-        let oldest = self.on_probation().saturating_sub(probation);
+        self.trim_lists(memcg, over, probation, capacity);
+    }
+
+    /// As [`trim_group`](Self::trim_group), for the nearest ancestor with an excess, whatever the
+    /// directories: it has the negatives of its ended children, and lookups of the children alone
+    /// add no negative to it. `shares` returns the bounds of both lists for a number of unused
+    /// positives. O(depth) if no ancestor has an excess.
+    pub(super) fn trim_ancestor(&self, shares: impl Fn(u64) -> (u64, u64)) {
+        let listed = self.memcg();
+        for memcg in std::iter::successors(listed.parent(), |memcg| memcg.parent()) {
+            let (probation, protected) = shares(self.sb.dentries.count_one(memcg, self.dentry.node));
+            let capacity = probation.saturating_add(protected);
+            let over = self.excess(memcg, capacity);
+            if over >= trim_batch(probation) {
+                return self.trim_lists(memcg, over.min(TRIM_MAX), probation, capacity);
+            }
+        }
+    }
+
+    /// Trims up to `over` negatives of a memcg on this node: from the probation list beyond
+    /// `probation`, then protected ones.
+    fn trim_lists(&self, memcg: &Memcg, mut over: u64, probation: u64, capacity: u64) {
+        let node = self.dentry.node;
+        // Other threads may have trimmed the same excess: it is read again before each step, or
+        // their victims on probation would be followed by protected ones. Promoted negatives still
+        // count against the capacity.
+        over = over.min(self.excess(memcg, capacity));
+        let oldest = self.sb.probation.count_one(memcg, node).saturating_sub(probation);
         over -= self.core.end_probation(self.sb, memcg, node, oldest, over, capacity);
-        self.core.trim_protected(self.sb, memcg, node, over.min(excess()));
+        self.core.trim_protected(self.sb, memcg, node, over.min(self.excess(memcg, capacity)));
+    }
+
+    /// Returns the number of negatives of a memcg on this node beyond `capacity`.
+    fn excess(&self, memcg: &Memcg, capacity: u64) -> u64 {
+        let counts = [&self.sb.probation, &self.sb.protected].map(|list| list.count_one(memcg, self.dentry.node));
+        counts.iter().sum::<u64>().saturating_sub(capacity)
     }
 
     /// Returns the memcg on whose lists the negative is.

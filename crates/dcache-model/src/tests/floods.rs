@@ -350,6 +350,28 @@ fn d24_a_flood_costs_another_group_nothing() {
     fixture.assert_valid();
 }
 
+/// Only the children look names up; the negatives of those that end are their parent's.
+#[test]
+fn d24_groups_that_end_leave_a_bounded_number_of_negatives() {
+    const NAMES: u64 = 150;
+    let fixture = Fixture::build(crate::Dcache::builder().buckets(1 << 10));
+    let bound = fixture.dcache.policy().bound(BoundInputs { buckets: 1 << 10, positives: 0, directories: 1 }).unwrap();
+    let parent = fixture.tree.root().create("parent").unwrap();
+    for n in 0..100 {
+        let group = parent.create(&n.to_string()).unwrap();
+        for name in 0..NAMES {
+            let trimmed = fixture.dcache.statistics().trimmed;
+            let path = format!("/missing-{n}-{name}");
+            assert!(fixture.mount.lookup_for(path.as_bytes(), &group).unwrap().is_none());
+            assert!(fixture.dcache.statistics().trimmed - trimmed <= 2 * 32, "a lookup kills a bounded number");
+        }
+        let negatives = fixture.dcache.statistics().nr_negative;
+        assert!(negatives <= bound + NAMES, "{negatives} negatives, {bound} may be the parent's");
+        group.offline().unwrap();
+    }
+    fixture.assert_valid();
+}
+
 /// The negatives of a group that has ended are on the list of its parent.
 #[test]
 fn d24_a_group_that_has_ended_keeps_its_bound() {
