@@ -37,6 +37,9 @@ const PAGE: usize = 64;
 /// A page takes new children until it is full, and again when it has no more than this.
 const REOPEN_AT: u32 = PAGE as u32 / 2;
 
+/// A directory with no more pages than this keeps them when they are empty.
+const SPARE_PAGES: usize = 8;
+
 /// The children that a walk visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildFilter {
@@ -164,6 +167,9 @@ impl<T> Children<T> {
             self.open.push(p as u32);
         }
         self.update_summary(p, before);
+        if self.pages[p].used == 0 {
+            self.shrink();
+        }
         Some(child)
     }
 
@@ -257,6 +263,23 @@ impl<T> Children<T> {
         self.used.set(p, now.used);
         self.positive.set(p, now.positive);
         self.negative.set(p, now.negative);
+    }
+
+    /// Frees the pages behind the last child, if they are at least half of all. So the amortized
+    /// cost of a removal is O(levels of the bitmaps).
+    fn shrink(&mut self) {
+        let end = self.used.last().map_or(0, |p| p + 1);
+        if self.pages.len() <= SPARE_PAGES || end > self.pages.len() / 2 {
+            return;
+        }
+        self.pages.truncate(end);
+        self.pages.shrink_to_fit();
+        self.open.retain(|&p| (p as usize) < end);
+        self.open.shrink_to_fit();
+        self.filling = self.filling.filter(|&p| (p as usize) < end);
+        for bits in [&mut self.used, &mut self.positive, &mut self.negative] {
+            bits.truncate(end);
+        }
     }
 
     /// Returns the number of the page that takes the next child.

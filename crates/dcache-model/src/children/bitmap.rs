@@ -70,6 +70,30 @@ impl HierarchicalBitmap {
         Some(n)
     }
 
+    /// Returns the last set bit. O(levels).
+    pub(super) fn last(&self) -> Option<usize> {
+        // Down from the single word of the top. An empty word is the first of its level, and so is
+        // the word below it: only the bit of a first word may be missing.
+        let last_in = |word: u64| word.checked_ilog2().map_or(0, |bit| bit as usize);
+        let word_of_lowest = self.levels.iter().skip(1).rev().fold(0, |n, level| n * WORD + last_in(level[n]));
+        let word = *self.levels.first()?.get(word_of_lowest)?;
+        (word != 0).then(|| word_of_lowest * WORD + last_in(word))
+    }
+
+    /// Frees the memory for the bits from `len` on, which are clear.
+    pub(super) fn truncate(&mut self, len: usize) {
+        let mut words = len;
+        for level in &mut self.levels {
+            words = words.div_ceil(WORD);
+            level.truncate(words);
+            level.shrink_to_fit();
+        }
+        // A level above a single word holds nothing but that word's bit, which may be missing.
+        let levels = self.levels.iter().take_while(|level| level.len() > 1).count() + 1;
+        self.levels.truncate(levels);
+        self.levels.shrink_to_fit();
+    }
+
     pub(super) fn footprint(&self) -> usize {
         let words: usize = self.levels.iter().map(Vec::capacity).sum();
         self.levels.capacity() * size_of::<Vec<u64>>() + words * size_of::<u64>()
@@ -94,6 +118,14 @@ mod tests {
                 let from = n.saturating_sub(70_000);
                 prop_assert_eq!(bits.next(from), model.range(from..).next().copied());
                 prop_assert_eq!(bits.next(0), model.first().copied());
+                prop_assert_eq!(bits.last(), model.last().copied());
+                if n % 4 == 0 {
+                    bits.truncate(model.last().map_or(0, |last| last + 1));
+                    prop_assert_eq!(bits.last(), model.last().copied());
+                    prop_assert_eq!(bits.next(from), model.range(from..).next().copied());
+                    let words: usize = bits.levels.iter().map(Vec::len).sum();
+                    prop_assert!(words <= model.last().map_or(0, |last| last / WORD * 66 / 64 + 4), "{} words", words);
+                }
             }
         }
     }

@@ -90,3 +90,24 @@ fn the_footprint_is_what_was_allocated() {
     }
     assert!(step(&mut children, &|_| ()) < full / 4, "an empty page has no places");
 }
+
+/// One child with a low index stays.
+#[test]
+fn the_table_shrinks_with_its_children() {
+    const CHILDREN: u32 = 100_000;
+    let (mut children, child) = (Children::new(), &dentries(1)[0]);
+    children.insert(Arc::clone(child));
+    let order = |forward: bool| (1..CHILDREN + 64).map(move |n| if forward { n } else { CHILDREN + 64 - n });
+    for forward in [true, false, true] {
+        (1..CHILDREN).for_each(|_| _ = children.insert(Arc::clone(child)));
+        (0..CHILDREN).step_by(700).for_each(|place| children.set_positive(place, true));
+        children.assert_valid();
+        let full = children.footprint();
+        let removal = allocation_counter::measure(|| order(forward).for_each(|place| drop(children.remove(place))));
+        children.assert_valid();
+        assert_eq!(children.len(), 1);
+        let left = children.footprint();
+        assert!(left < full / 100, "{left} of {full} bytes");
+        assert!(removal.count_total < 100, "{} allocations", removal.count_total);
+    }
+}
