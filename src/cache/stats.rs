@@ -173,7 +173,7 @@ impl Removals {
 impl Counters {
     #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
-        self.count(|counts, add| add(if hit { &counts.hits } else { &counts.misses }, 1));
+        self.count(move |counts, add| add(if hit { &counts.hits } else { &counts.misses }, 1));
     }
 
     /// Counts a hit, and returns true, if this thread has a stripe of its own and the stripes are
@@ -187,7 +187,7 @@ impl Counters {
     /// Counts an insert of an entry that was charged `bytes`.
     #[inline]
     pub(super) fn inserted(&self, bytes: ByteSize) {
-        self.count(|counts, add| {
+        self.count(move |counts, add| {
             add(&counts.inserts, 1);
             add(&counts.bytes, bytes.get());
         });
@@ -219,7 +219,7 @@ impl Counters {
     /// Counts the removal of one entry that was charged `bytes`.
     #[inline]
     pub(super) fn removed_one(&self, cause: RemovalCause, bytes: ByteSize) {
-        self.count(|counts, add| {
+        self.count(move |counts, add| {
             add(counts.removals()[place(cause)], 1);
             add(&counts.bytes, bytes.get().wrapping_neg());
         });
@@ -303,9 +303,9 @@ impl Counters {
     #[inline]
     fn count(&self, count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
         let Some(stripes) = self.stripes.get() else { return count(self.first_counts(), add) };
-        match owned_slot::current() {
-            ThreadSlot::Owned(at) => count(&stripes[at].0, add_alone),
-            ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED].0, add),
+        match owned_slot::owned() {
+            Some(at) => count(&stripes[at].0, add_alone),
+            None => count_first_or_shared(stripes, count),
         }
     }
 
@@ -327,6 +327,15 @@ impl Counters {
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
+}
+
+/// Counts an event of a thread that has owned no stripe yet, or shares one.
+#[cold]
+fn count_first_or_shared(stripes: &[Stripe; STRIPES], count: impl Fn(&Counts, fn(&AtomicU64, u64))) {
+    match owned_slot::current() {
+        ThreadSlot::Owned(at) => count(&stripes[at].0, add_alone),
+        ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED].0, add),
+    }
 }
 
 /// Adds to a counter that no other thread writes, without a read-modify-write instruction: such an
