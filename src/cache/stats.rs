@@ -187,7 +187,7 @@ impl Counters {
     /// Counts an insert of an entry that was charged `bytes`.
     #[inline]
     pub(super) fn inserted(&self, bytes: ByteSize) {
-        self.count(move |counts, add| {
+        self.count(|counts, add| {
             add(&counts.inserts, 1);
             add(&counts.bytes, bytes.get());
         });
@@ -219,7 +219,7 @@ impl Counters {
     /// Counts the removal of one entry that was charged `bytes`.
     #[inline]
     pub(super) fn removed_one(&self, cause: RemovalCause, bytes: ByteSize) {
-        self.count(move |counts, add| {
+        self.count(|counts, add| {
             add(counts.removals()[place(cause)], 1);
             add(&counts.bytes, bytes.get().wrapping_neg());
         });

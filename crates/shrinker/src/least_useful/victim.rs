@@ -14,8 +14,8 @@
 //! counts fewer than before the scan. So a false report gains no more than two false counts would.
 //!
 //! A change must ensure that one scan takes a bounded time whatever the callbacks return.
-//! `BATCH_MAX` (the oracle has no background) and `BATCH_PARTS` are also constants of the oracle (`tests/one_budget/oracle.rs` of
-//! the package `lowwater`).
+//! `BATCH_MAX` and `BATCH_PARTS` are also constants of the oracle, which has no background
+//! (`tests/one_budget/oracle.rs` of the package `lowwater`).
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -30,8 +30,9 @@ const BATCH_MAX: u64 = 8;
 /// The same in the background, where no insert waits for the end of the batch. The selection of a
 /// victim and the visit of its shrinker cost as much as the eviction of some six entries.
 const BATCH_MAX_OF_BACKGROUND: u64 = 32;
-/// A batch is also no more than the group can lose before its `low` or `min` protects it; and at most this fraction of the pair's objects, as a divisor, so that a small pair does
-/// not lose all of them at once; but at least one object.
+/// A batch is also no more than the group can lose before its `low` or `min` protects it; and at
+/// most this fraction of the pair's objects, as a divisor, so that a small pair does not lose all
+/// of them at once; but at least one object.
 const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
