@@ -87,14 +87,17 @@ pub trait Shrinker: Send + Sync {
 
     /// Scans up to `sc.nr_to_scan()` objects, oldest first, and frees those that are not in use.
     /// Reports the number of scanned objects with [`ShrinkControl::set_nr_scanned`] if it differs
-    /// from the requested number.
+    /// from the requested number, and with [`ShrinkControl::set_freed_bytes`] the bytes of freed
+    /// objects if they are weighed.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
 
     /// Returns the total weight of the objects that [`count_objects`](Self::count_objects) counts;
     /// `None` if it is unknown. For display ([`Registry::survey`](crate::Registry::survey)); and if
     /// victims are selected [by utility](crate::RegistryConfig::by_utility), for the utility of a
     /// byte, and among pairs of equal utility the heavier one is the victim. An unknown weight is
-    /// estimated: from the group's usage at first, then from its fall during scans.
+    /// estimated: from the group's usage at first, then from its fall during scans. The bytes of
+    /// freed objects are taken to be in proportion, unless
+    /// [`scan_objects`](Self::scan_objects) reports them.
     fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         None
     }

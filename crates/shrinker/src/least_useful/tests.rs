@@ -213,6 +213,19 @@ fn a_batch_ends_where_low_or_min_protects_the_group() {
     }
 }
 
+/// Each visit has its cost.
+#[test]
+fn a_pair_near_its_low_that_keeps_all_objects_is_asked_for_more_each_time() {
+    let (tree, registry) = world(1, 1 << 40);
+    let group = tree.root().create("group").unwrap();
+    let (pool, _registration) = pool(&registry, core::slice::from_ref(&group), 100_000, false, 2);
+    core::mem::forget(group.try_charge(ByteSize::mib(1)).unwrap());
+    group.set_low(ByteSize::new((1 << 20) - 900));
+    batch(&registry, Reclaim::FOREGROUND);
+    let asked = pool.asked();
+    assert_eq!((&asked[..5], asked.len()), (&[1, 2, 4, 8, 8][..], 3 + 32), "{asked:?}");
+}
+
 #[test]
 fn a_pair_that_keeps_all_objects_is_asked_for_at_most_256_and_rises_in_rank() {
     let (tree, registry) = world(1, 1 << 30);

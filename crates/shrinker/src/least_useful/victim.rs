@@ -30,9 +30,9 @@ const BATCH_MAX: u64 = 8;
 /// The same in the background, where no insert waits for the end of the batch. The selection of a
 /// victim and the visit of its shrinker cost as much as the eviction of some six entries.
 const BATCH_MAX_OF_BACKGROUND: u64 = 32;
-/// A batch is also no more than the group can lose before its `low` or `min` protects it; and at
-/// most this fraction of the pair's objects, as a divisor, so that a small pair does not lose all
-/// of them at once; but at least one object.
+/// A batch is also no more than the group can lose before its `low` or `min` protects it, by the
+/// mean size of freed objects; and at most this fraction of the pair's objects, as a divisor, so
+/// that a small pair does not lose all of them at once; but at least one object.
 const BATCH_PARTS: u64 = 64;
 /// The divisor if there are more than `ALL_MAX` pairs. Then a pair is rarely selected, and a scan
 /// costs several times what the eviction of one more object does.
@@ -131,7 +131,9 @@ impl Victim {
         }
         // Clamped, as a shrinker may report anything.
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);
-        let bytes = tallies.note_freed(freed, freed_bytes, fall);
+        // Of all freed objects, also those that are not credited.
+        let part = |bytes: u64| u128::from(bytes) * u128::from(freed) / u128::from(progress.freed.max(1));
+        let bytes = tallies.note_freed(freed, freed_bytes.map(|bytes| part(bytes) as u64), fall);
         tallies.scanned(freed, kept, guard.cost(), pairs.clock.epoch());
         if tallies.scans_without_fall() < NO_FALL_FEW {
             pairs.clock.advance(bytes.min(budget), budget);
@@ -161,7 +163,7 @@ impl Victim {
         &self,
         scorer: &Scorer<'_>,
         guard: &mut CallGuard,
-        amount: ScanAmount,
+        mut amount: ScanAmount,
         work: &mut Work<'_>,
     ) -> Scans {
         let mut scans = Scans::default();
@@ -184,6 +186,10 @@ impl Victim {
             if visited.progress.scanned == 0 {
                 scans.postponed = visited.postponed;
                 break;
+            }
+            if let ScanAmount::Batch { max, .. } = &mut amount {
+                // `low` or `min` may allow a few objects only: each visit has its cost.
+                *max = max.saturating_mul(2).min(batch_max(flags));
             }
         }
         scans

@@ -125,7 +125,8 @@ impl Registry {
     ///
     /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
     /// objects, with [`Reclaim::BACKGROUND`] 32, and at most 1/64 of the pair's objects (1/16, or
-    /// 1/4 of a pair without hits, if there are too many pairs to examine all), but at least one.
+    /// 1/4 of a pair without hits, if there are too many pairs to examine all), and ends where the
+    /// group's `low` or `min` protects the rest, but at least one.
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,
