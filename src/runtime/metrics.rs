@@ -288,10 +288,13 @@ impl Runtime {
                 groups.entry(group.path()).or_insert(group);
             }
         }
-        let known = std::mem::replace(&mut published.groups, groups.keys().cloned().collect());
+        published.groups = groups.keys().cloned().collect();
+        let (with_usage, ended) =
+            std::mem::take(&mut published.with_usage).into_iter().partition(|path| groups.contains_key(path));
+        published.with_usage = with_usage;
         drop(published);
-        for ended in known.iter().filter(|path| !groups.contains_key(*path)) {
-            let labels = [label("group", ended)];
+        for path in &ended {
+            let labels = [label("group", path)];
             GROUP_USAGE.set(&labels, 0);
             GROUP_LIMITS.iter().for_each(|(metric, _)| metric.set(&labels, 0));
         }
@@ -302,6 +305,7 @@ impl Runtime {
     fn publish_groups(&self) -> Groups {
         UNPUBLISHED.describe();
         let groups = self.update_groups();
+        self.inner.published.lock().with_usage.extend(groups.keys().cloned());
         UNPUBLISHED.set(&[], self.tree().len().saturating_sub(groups.len()) as u64);
         for (path, group) in &groups {
             let labels = [label("group", path)];

@@ -20,6 +20,8 @@ pub(super) struct PublishedSeries {
     pub(super) caches: Totals<NR_COUNTERS>,
     /// The paths of the groups that have series.
     pub(super) groups: BTreeSet<String>,
+    /// Those of them whose usage and limits were published.
+    pub(super) with_usage: BTreeSet<String>,
     /// For each label, the cache of the last publish with groups, and the paths of the groups whose
     /// entries in it were not 0.
     pub(super) pairs: BTreeMap<String, (MaintenanceId, BTreeSet<String>)>,

@@ -216,6 +216,21 @@ fn a_runtime_without_a_limit_has_infinite_ones() {
     assert_eq!(book.get("lowwater_pressure_level{}"), None, "nothing watches");
 }
 
+/// A recorder keeps each series that it has seen.
+#[test]
+fn a_group_whose_usage_was_not_published_ends_without_series_of_it() {
+    let (runtime, book) = (runtime(), Book::default());
+    let cache = cache_of(&runtime, "pages");
+    let tenant = runtime.group("tenant").unwrap();
+    cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
+    let publish = || metrics::with_local_recorder(&book, || cache.publish_metrics(Labels::Groups));
+    publish();
+    runtime.end_group(&tenant).unwrap();
+    publish();
+    assert_eq!(book.get("lowwater_cache_group_entries{cache=pages,group=/tenant}"), Some(0.0));
+    assert!(!book.names().iter().any(|name| name.contains("lowwater_group_")), "{:?}", book.names());
+}
+
 #[test]
 fn groups_are_named_only_if_that_is_asked_for_and_end() {
     let (runtime, book) = (runtime(), Book::default());
