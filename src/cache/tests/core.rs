@@ -534,6 +534,10 @@ fn rejected_inserts_keep_no_memory() {
 /// A slow listener holds back the charge of few entries.
 #[test]
 fn a_listener_is_called_while_at_most_8_absent_entries_are_charged() {
+    super::on_one_processor(check_charges_in_a_listener);
+}
+
+fn check_charges_in_a_listener() {
     let runtime = crate::Runtime::builder().unlimited().build().unwrap();
     let root = runtime.root().clone();
     let usages = Arc::new(std::sync::Mutex::new(Vec::new()));
