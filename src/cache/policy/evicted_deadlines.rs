@@ -48,7 +48,7 @@ impl EvictedDeadlines {
         let newer = self.newer.load(Ordering::Relaxed);
         let before = if newer == 0 { seen } else { left(self.last.load(Ordering::Relaxed), now) };
         let of = LATEST_OF_MIN.max(reach.into());
-        let latest = seen.max(before - ((before - seen) * i64::from(nr)).div_euclid(of) - 1);
+        let latest = seen.max(before - ((before - seen) * i64::from(nr)).div_euclid(of));
         let last = now.wrapping_add(latest as u32);
         self.last.store(last, Ordering::Relaxed);
         if newer == 0 || left(newer as u32, now) <= 0 {
@@ -151,17 +151,21 @@ mod tests {
     /// the first block return in the next period.
     #[test]
     fn blocks_of_short_lives_hide_no_long_ones() {
-        let (long, short, left) = (2_000, 8_000, 25_000_u64);
-        let (deadlines, mut ended) = (EvictedDeadlines::default(), 0);
-        for n in 0..100_000_u32 {
-            let (clock, now, is_long) = (1_000 + n, u64::from(n), n % (long + short) < long);
-            if is_long && n > long + short {
-                let new = lifespan(now, left);
-                ended += u32::from(deadlines.has_passed(u64::from(long + short), clock - 1, new));
+        let (long, short, life) = (2_000, 8_000, 25_000_u64);
+        // Evictions in a unit of time.
+        for each in [1, 16] {
+            let (deadlines, mut ended) = (EvictedDeadlines::default(), 0);
+            for n in 0..100_000_u32 {
+                let (clock, now, is_long) = (1_000 + n, u64::from(n) / each, n % (long + short) < long);
+                let left = if is_long { life } else { 500 } / each;
+                if is_long && n > long + short {
+                    let new = lifespan(now, left);
+                    ended += u32::from(deadlines.has_passed(u64::from(long + short), clock - 1, new));
+                }
+                deadlines.note(1, clock, 16_000, lifespan(now, left));
             }
-            deadlines.note(1, clock, 16_000, lifespan(now, if is_long { left } else { 500 }));
+            assert_eq!(ended, 0, "of {}, {each} in a unit", 9 * long);
         }
-        assert_eq!(ended, 0, "of {}", 9 * long);
     }
 
     #[test]
