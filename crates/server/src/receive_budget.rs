@@ -5,9 +5,9 @@
 //! take memory from the first one on, and a client may stop in the middle. So the received bytes
 //! are charged to the root group in small steps: the memory is part of the budget, and stored
 //! values are evicted to make room for it. All values being received may take at most half of the
-//! budget beyond all tenants' `min` limits, or less, so that a value of the maximum size has room
-//! as well (the shared bound). Otherwise unfinished values could empty the cache, and keep tenants
-//! from their `min`.
+//! budget beyond all tenants' `min` limits; if there are any, also not so much that a value of the
+//! maximum size has no room beside them (the shared bound). Otherwise unfinished values could empty
+//! the cache, and keep tenants from their `min`.
 //!
 //! Nor may the clients of one tenant use up the shared bound: the values that the connections of a
 //! tenant receive take at most half of what those of the other tenants leave of it. One value of
@@ -119,7 +119,11 @@ impl SharedBudget {
         // is raised keep their bytes.
         let mins = self.mins.load(Ordering::Relaxed);
         let room = self.runtime.root().max().get().saturating_sub(mins);
-        (room / 2).min(room.saturating_sub(self.item_bytes_max))
+        // Without any `min`, unfinished values keep no tenant from its own.
+        match mins {
+            0 => room / 2,
+            _ => (room / 2).min(room.saturating_sub(self.item_bytes_max)),
+        }
     }
 
     fn charge(&self, bytes: u64) -> bool {
@@ -307,6 +311,12 @@ mod tests {
             assert_eq!(reached, expected, "{min}");
             assert!(min == 1 << 20 || charged(&runtime) + min <= 1 << 20, "{min}");
         }
+        // Without them, a budget below the maximum size still has room for several values.
+        mins.store(0, Ordering::Relaxed);
+        runtime.set_budget(ByteSize::new(300_000));
+        let mut charges: Vec<_> = (0..4).map(|_| ReceiveCharge::new(Some(&receive_budget), 60_000)).collect();
+        let reached: Vec<_> = (0..4).filter(|&n| charges[n].charge_up_to(60_000)).collect();
+        assert_eq!(reached, [0, 1]);
     }
 
     #[test]
