@@ -11,8 +11,8 @@
 //! The dentries below the refusing limit may be on other lists: those of another mount, of an
 //! ancestor with the dentries of its ended children, or of a sibling. So while the call's own lists
 //! hold less than half of the limit, each retry compares them with the next lists of a round-robin
-//! over the subtree, and reclaims from the longer ones. A memcg within its `min` or `low` is
-//! spared. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
+//! over the subtree, and reclaims from the longer ones. Another memcg within its `min` or `low`
+//! is spared. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
 //! dentries a charge may be refused before the round-robin has come to the others.
 //!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
@@ -140,7 +140,7 @@ impl DcacheCore {
             let (memcg, id) = cursor.step(mounts)?;
             let protection = memcg.protection(top);
             let floor = protection.min.max(protection.low);
-            let is_spared = floor > ByteSize::ZERO && memcg.usage() <= floor;
+            let is_spared = memcg != *listed && floor > ByteSize::ZERO && memcg.usage() <= floor;
             let other =
                 self.superblock(id as u16).filter(|other| !is_spared && (other.id != sb.id || memcg != *listed))?;
             (nr_unused(&other, &memcg) > 0).then_some((other, memcg))

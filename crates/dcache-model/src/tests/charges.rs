@@ -157,20 +157,29 @@ fn second_lookups(fixture: &Fixture, group: &Memcg, directory: &str, names: u64)
 
 #[test]
 fn a_charge_on_one_mount_evicts_the_groups_dentries_of_another() {
-    let fixture = fixture(Unbounded, 50);
-    (0..50).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
-    let memory = Arc::new(Memory::new());
-    let other = fixture.dcache.mount(memory.clone(), &fixture.registry, fixture.tree.root()).unwrap();
-    for round in 1..=2 {
-        (0..20).for_each(|n| assert!(other.stat(format!("/{n}").as_bytes()).unwrap().is_none()));
-        assert_eq!(memory.lookups(), 20, "in round {round}");
+    for protected in [false, true] {
+        let fixture = fixture(Unbounded, 50);
+        // The limit is the root's, so all its dentries are those of the group, whatever its `min`.
+        let group = fixture.tree.root().create("group").unwrap();
+        if protected {
+            group.set_min(ByteSize::new(50 * ONE));
+        }
+        for n in 0..50 {
+            assert!(fixture.mount.lookup_for(format!("/{n}").as_bytes(), &group).unwrap().is_none());
+        }
+        let memory = Arc::new(Memory::new());
+        let other = fixture.dcache.mount(memory.clone(), &fixture.registry, &group).unwrap();
+        for round in 1..=2 {
+            (0..20).for_each(|n| assert!(other.stat(format!("/{n}").as_bytes()).unwrap().is_none()));
+            assert_eq!(memory.lookups(), 20, "in round {round}, protected: {protected}");
+        }
+        assert_eq!(fixture.dcache.statistics().refused, 0);
+        fixture.mount.shrink_tree(b"/").unwrap();
+        other.shrink_tree(b"/").unwrap();
+        assert_eq!(usage(fixture.tree.root(), &fixture), 0);
+        other.assert_valid();
+        fixture.mount.assert_valid();
     }
-    assert_eq!(fixture.dcache.statistics().refused, 0);
-    fixture.mount.shrink_tree(b"/").unwrap();
-    other.shrink_tree(b"/").unwrap();
-    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
-    other.assert_valid();
-    fixture.mount.assert_valid();
 }
 
 /// The limit is the parent's, with room for half of what the jobs look up.
