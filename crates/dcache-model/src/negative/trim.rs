@@ -73,16 +73,17 @@ impl NewNegative<'_> {
         }
     }
 
-    /// While the directory has more than `limit` negatives, kills up to two of the same memcg: the
-    /// next at the clock hand that was not referenced, or this one if all scanned ones were
-    /// referenced or belong to other memcgs. Two, because an excess that trims left whose victims
-    /// were in use has to shrink with each new name. O(1).
+    /// While the directory has more than `limit` negatives, kills up to two of the same memcg, and
+    /// of the same node if negatives have lists of their own: the next at the clock hand that was
+    /// not referenced, or this one if all scanned ones were referenced or belong to others. Two,
+    /// because an excess that trims left whose victims were in use has to shrink with each new
+    /// name. O(1).
     pub fn trim_directory(&self, limit: usize) {
         let Some(parent) = self.parent() else { return };
         for _ in 0..2 {
             match self.trim_children(&parent, |_| (0, limit), 1, |_| ()) {
                 None => return,
-                // All scanned negatives belong to other memcgs or were referenced: the new one is
+                // All scanned negatives belong to others or were referenced: the new one is
                 // killed.
                 Some(0) => _ = self.kill(self.dentry, true),
                 Some(_) => {}
@@ -118,8 +119,12 @@ impl NewNegative<'_> {
                 Arc::clone(children.next_negative()?)
             };
             let killed = killed.get_or_insert(0);
+            if *listed(&victim.memcg) != *self.memcg() {
+                continue;
+            }
             let probation = self.sb.has_negative_lists && !victim.has(flag::PROTECTED);
-            if *listed(&victim.memcg) != *self.memcg() || self.sb.has_negative_lists && !probation {
+            // Such lists are bounded for each node.
+            if self.sb.has_negative_lists && (!probation || victim.node != self.dentry.node) {
                 continue;
             }
             if self.kill(&victim, false) {
@@ -177,8 +182,8 @@ impl NewNegative<'_> {
     ///
     /// Victims, in this order:
     ///
-    /// 1. negatives on probation in the directory of the new one, if it has more than `directory`
-    ///    of them, and more than it has protected ones;
+    /// 1. negatives on probation on this node, in the directory of the new one, if it has more than
+    ///    `directory` of them on any node, and more than it has protected ones;
     /// 2. the oldest of the memcg on probation, beyond `probation`; those that were looked up again
     ///    are promoted instead;
     /// 3. protected negatives.

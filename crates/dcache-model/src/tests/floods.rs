@@ -213,6 +213,26 @@ fn d24_a_name_is_remembered_on_every_node() {
     mount.assert_valid();
 }
 
+/// The names of both nodes are in one directory.
+#[test]
+fn d24_a_flood_on_one_node_trims_no_negatives_of_another() {
+    let (tree, topology) = (MemcgTree::default(), Arc::new(Fixed::new(2)));
+    let registry = Registry::new(&tree, 2);
+    let dcache = Dcache::builder().topology(topology.clone()).build();
+    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
+    for (node, names) in [(0, 159), (1, 170)] {
+        topology.set_current(NodeId::new(node));
+        (0..names).for_each(|n| assert!(mount.lookup(format!("/{node}-{n}").as_bytes()).unwrap().is_none()));
+    }
+    let negatives = [0, 1].map(|node| {
+        let [_, probation, protected, _] = mount.sb.counts(tree.root(), NodeId::new(node));
+        probation + protected
+    });
+    assert_eq!(negatives[0], 159, "none is trimmed for the excess of the other node");
+    assert!((140..=160).contains(&negatives[1]), "{negatives:?}");
+    mount.assert_valid();
+}
+
 /// The first node has many positives, so its window of the ghost table has more sets.
 #[test]
 fn d24_a_name_is_remembered_beside_any_number_of_positives() {
