@@ -8,13 +8,14 @@
 
 use super::Fixture;
 use crate::backend::{Backend, InodeInfo, Memory};
+use crate::dentry::Dentry;
 use crate::negative::{BoundInputs, NewNegative, Probation, ThreeInARow, Unbounded};
 use crate::{Dcache, DentryRef, ErrorKind, Kind, Mount, Name, NegativePolicy, WalkControl};
 use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{mpsc, Arc, Barrier, Mutex};
-use std::time::Duration;
+use std::sync::{mpsc, Arc, Barrier, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 /// Sets a flag when it is dropped, also by a panic: the threads that loop until then end, and the
 /// test fails instead of hanging.
@@ -154,28 +155,38 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
 #[test]
 fn d23_many_lookups_of_a_name_that_is_not_kept_ask_the_backend_once() {
     const THREADS: usize = 8;
+    const PATIENCE: Duration = Duration::from_secs(60);
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).charge(true).build();
-    let slow = slow();
+    let root = Arc::new(OnceLock::<Weak<Dentry>>::new());
+    let waits_in = Arc::clone(&root);
+    // A lookup lasts until all other threads wait for it.
+    let backend = AfterLookup(
+        Memory::new(),
+        Box::new(move |_| {
+            let (Some(root), begun) = (waits_in.get().and_then(Weak::upgrade), Instant::now()) else { return };
+            while root.make_dir().in_lookup.lock().waiters < THREADS - 1 && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }),
+    );
+    let backend = Arc::new(backend);
     for path in [b"/held", b"/file"] {
-        slow.0.create_path(path, Kind::File).unwrap();
+        backend.0.create_path(path, Kind::File).unwrap();
     }
-    let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
+    let mount = dcache.mount(backend.clone(), &registry, tree.root()).unwrap();
     tree.root().set_max(ByteSize::new(Dcache::dentry_bytes() as u64));
     let held = mount.lookup(b"/held").unwrap();
+    root.set(Arc::downgrade(mount.sb.root())).unwrap();
     for (path, there) in [(b"/none", false), (b"/file", true)] {
-        let before = slow.0.lookups();
-        let barrier = Barrier::new(THREADS);
+        let before = backend.0.lookups();
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
-                scope.spawn(|| {
-                    barrier.wait();
-                    assert_eq!(mount.lookup(path).unwrap().is_some(), there);
-                });
+                scope.spawn(|| assert_eq!(mount.lookup(path).unwrap().is_some(), there));
             }
         });
-        assert_eq!(slow.0.lookups() - before, 1);
+        assert_eq!(backend.0.lookups() - before, 1);
         assert_eq!(dcache.statistics().nr_dentry, 2, "the dentry is freed");
     }
     drop(held);
