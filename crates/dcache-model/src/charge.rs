@@ -43,6 +43,9 @@ const SCAN_BATCH: u64 = 4;
 const RECLAIM_RETRIES: u32 = 16;
 /// Steps of the round-robin in one retry.
 const CURSOR_STEPS: u32 = 16;
+/// Ends of rounds, without a list in between, after which a charge looks for no other list. Two,
+/// as the first may be that of a round which an earlier charge began.
+const ROUND_ENDS: u32 = 2;
 
 /// The charge for a dentry that is about to be allocated, if there is one. A drop uncharges it.
 #[must_use = "a reservation that is not taken is uncharged"]
@@ -98,6 +101,7 @@ impl DcacheCore {
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
+        let mut round_ends = 0;
         for _ in 0..RECLAIM_RETRIES {
             // A memcg that has ended has its dentries on its ancestor's lists.
             let listed = memcg.nearest_online();
@@ -106,13 +110,20 @@ impl DcacheCore {
                 return false;
             }
             let own = nr_unused(sb, &listed).saturating_mul(DENTRY_BYTES as u64);
-            let other = (own < over.memcg.max().get() / 2).then(|| self.next_lists(sb, &listed, &over.memcg)).flatten();
+            let others = own < over.memcg.max().get() / 2;
+            let other = others.then(|| self.next_lists(sb, &listed, &over.memcg, &mut round_ends)).flatten();
             let mut lists = [Some((sb, &listed)), other.as_ref().map(|(sb, memcg)| (&**sb, memcg))];
             lists.sort_by_key(|lists| Reverse(lists.map(|(sb, memcg)| nr_unused(sb, memcg))));
             if lists.into_iter().flatten().any(|(sb, memcg)| self.reclaim_few(sb, memcg) > 0) {
                 match memcg.try_charge(ByteSize::new(bytes)) {
                     Ok(_) => return true,
-                    Err(again) => over = again,
+                    Err(again) => {
+                        // The lists below another limit may be others.
+                        if again.memcg != over.memcg {
+                            round_ends = 0;
+                        }
+                        over = again;
+                    }
                 }
             }
         }
@@ -130,21 +141,41 @@ impl DcacheCore {
     }
 
     /// Returns the next lists of the round-robin over `top` and the memcgs below it, on any mount,
-    /// if they have unused dentries and are not those of `listed` on `sb`.
-    fn next_lists(&self, sb: &SuperBlock, listed: &Memcg, top: &Memcg) -> Option<(Arc<SuperBlock>, Memcg)> {
+    /// if they have unused dentries and are not those of `listed` on `sb`. `round_ends` counts the
+    /// rounds that ended for this charge since it came to such lists.
+    fn next_lists(
+        &self,
+        sb: &SuperBlock,
+        listed: &Memcg,
+        top: &Memcg,
+        round_ends: &mut u32,
+    ) -> Option<(Arc<SuperBlock>, Memcg)> {
+        if *round_ends >= ROUND_ENDS {
+            return None;
+        }
         // Taken, so that no step runs under the lock; a concurrent charge begins at `top`.
         let kept = self.reclaim_cursor.lock().take();
         let mut cursor = kept.filter(|cursor| cursor.top() == top).unwrap_or_else(|| ReclaimCursor::new(top));
-        let next = (0..CURSOR_STEPS).find_map(|_| {
-            let mounts = self.super_blocks.read().len();
-            let (memcg, id) = cursor.step(mounts)?;
+        let mounts = self.super_blocks.read().len();
+        let mut next = None;
+        for _ in 0..CURSOR_STEPS {
+            let Some((memcg, id)) = cursor.step(mounts) else {
+                *round_ends += 1;
+                if *round_ends >= ROUND_ENDS {
+                    break;
+                }
+                continue;
+            };
             let protection = memcg.protection(top);
             let floor = protection.min.max(protection.low);
             let is_spared = memcg != *listed && floor > ByteSize::ZERO && memcg.usage() <= floor;
-            let other =
-                self.superblock(id as u16).filter(|other| !is_spared && (other.id != sb.id || memcg != *listed))?;
-            (nr_unused(&other, &memcg) > 0).then_some((other, memcg))
-        });
+            let other = self.superblock(id as u16).filter(|other| other.id != sb.id || memcg != *listed);
+            if let Some(other) = other.filter(|other| !is_spared && nr_unused(other, &memcg) > 0) {
+                *round_ends = 0;
+                next = Some((other, memcg));
+                break;
+            }
+        }
         // Dropped after the lock is released.
         let replaced = self.reclaim_cursor.lock().replace(cursor);
         drop(replaced);

@@ -25,8 +25,8 @@ impl ReclaimCursor {
         &self.top
     }
 
-    /// Returns the next pair of a memcg and an id below `mounts`. Begins again after the last pair.
-    /// `None` if `top` has ended.
+    /// Returns the next pair of a memcg and an id below `mounts`; `None` after the last pair of a
+    /// round, and always if `top` has ended. The step that follows begins a new round.
     #[doc(alias = "mem_cgroup_iter")]
     pub(crate) fn step(&mut self, mounts: usize) -> Option<(Memcg, usize)> {
         let (memcg, mount) = match self.next.take().filter(|&(_, mount)| mount < mounts) {
@@ -38,10 +38,11 @@ impl ReclaimCursor {
     }
 
     fn next_group(&mut self) -> Option<Memcg> {
-        self.groups.next().or_else(|| {
+        let next = self.groups.next();
+        if next.is_none() {
             self.groups = self.top.descendants();
-            self.groups.next()
-        })
+        }
+        next
     }
 }
 
@@ -60,10 +61,12 @@ mod tests {
             for (group, mount) in groups.iter().flat_map(|group| [(group, 0), (group, 1)]) {
                 assert_eq!(cursor.step(2), Some((group.clone(), mount)));
             }
+            assert_eq!(cursor.step(2), None, "the round ends");
         }
         assert_eq!(cursor.step(0), Some((top.clone(), 0)), "a mount is gone");
         groups[1..].iter().for_each(|group| group.offline().unwrap());
         for _ in 0..2 {
+            assert_eq!(cursor.step(1), None);
             assert_eq!(cursor.step(1), Some((top.clone(), 0)));
         }
         top.offline().unwrap();
