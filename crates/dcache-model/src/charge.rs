@@ -28,7 +28,6 @@ use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::footprint::{bytes_of, DENTRY_BYTES};
-use crate::reclaim_cursor::ReclaimCursor;
 use crate::superblock::SuperBlock;
 use lowwater_base::sync::Arc;
 use lowwater_lru_core::{ByteSize, Memcg, NodeId, OverLimit};
@@ -153,9 +152,7 @@ impl DcacheCore {
         if *round_ends >= ROUND_ENDS {
             return None;
         }
-        // Taken, so that no step runs under the lock; a concurrent charge begins at `top`.
-        let kept = self.reclaim_cursor.lock().take();
-        let mut cursor = kept.filter(|cursor| cursor.top() == top).unwrap_or_else(|| ReclaimCursor::new(top));
+        let mut cursor = self.reclaim_cursors.take(top);
         let mounts = self.super_blocks.read().len();
         let mut next = None;
         for _ in 0..CURSOR_STEPS {
@@ -176,9 +173,7 @@ impl DcacheCore {
                 break;
             }
         }
-        // Dropped after the lock is released.
-        let replaced = self.reclaim_cursor.lock().replace(cursor);
-        drop(replaced);
+        self.reclaim_cursors.put(cursor);
         next
     }
 }

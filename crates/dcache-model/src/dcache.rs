@@ -16,11 +16,12 @@ use crate::kind::Kind;
 use crate::mount::Mount;
 use crate::negative::{NegativePolicy, PolicyHook, Probation};
 use crate::qstr::{Name, QStr};
+use crate::reclaim_cursor::ReclaimCursors;
 use crate::seqcount::SeqLock;
 use crate::shrinker::{MountShrinker, BATCH};
 use crate::stats::{Counters, Statistics};
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::{Arc, Mutex, RwLock};
+use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology;
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::{ByteSize, ListLru, Memcg, NodeId};
@@ -276,7 +277,7 @@ impl Builder {
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
             charges: self.charges,
-            reclaim_cursor: Mutex::new(None),
+            reclaim_cursors: ReclaimCursors::default(),
             super_blocks: RwLock::new(Vec::new()),
         };
         Dcache { core: Arc::new(core), policy }

@@ -13,11 +13,11 @@
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;
 use crate::qstr::{Name, QStr};
-use crate::reclaim_cursor::ReclaimCursor;
+use crate::reclaim_cursor::ReclaimCursors;
 use crate::seqcount::SeqLock;
 use crate::stats::Counters;
 use crate::superblock::SuperBlock;
-use lowwater_base::sync::{Arc, Mutex, RwLock};
+use lowwater_base::sync::{Arc, RwLock};
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::NodeId;
 use lowwater_store::hash_chains::{HashChains, Reader};
@@ -52,8 +52,8 @@ pub(crate) struct DcacheCore {
     pub(crate) on_unlink: OnUnlink,
     /// Whether dentries are charged to their memcg.
     pub(crate) charges: bool,
-    /// The lists from which the next charge at a limit may reclaim besides its own.
-    pub(crate) reclaim_cursor: Mutex<Option<ReclaimCursor>>,
+    /// The lists from which the next charges at a limit may reclaim besides their own.
+    pub(crate) reclaim_cursors: ReclaimCursors,
     /// The superblocks by id; `None` where no mount has the id.
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }

@@ -1,12 +1,48 @@
 //! The position of a round-robin over the lists of a subtree of memcgs, on every mount.
 //!
-//! The cursor keeps its position between two charges, so that a charge which looks at few lists
-//! does not always look at those of the oldest groups. It keeps two memcgs alive: the top of the
-//! subtree and the memcg at its position.
+//! A cache keeps the positions in a few subtrees between charges, so that a charge which looks at
+//! few lists does not always look at those of the oldest groups. A cursor keeps two memcgs alive:
+//! the top of the subtree and the memcg at its position.
 //!
 //! A change must keep a step at O(1), whatever the numbers of memcgs and mounts.
 
+use lowwater_base::sync::Mutex;
 use lowwater_lru_core::{Descendants, Memcg};
+
+/// Cursors that a cache keeps.
+const CURSORS: usize = 8;
+
+/// The cursors that no charge uses now, at most one for each top, the one used last at the end.
+#[derive(Default)]
+pub(crate) struct ReclaimCursors(Mutex<Vec<ReclaimCursor>>);
+
+impl ReclaimCursors {
+    /// Takes the cursor of `top`, so that no step runs under the lock. A concurrent charge gets
+    /// another cursor, which begins at `top`.
+    pub(crate) fn take(&self, top: &Memcg) -> ReclaimCursor {
+        let mut kept = self.0.lock();
+        let at = kept.iter().position(|cursor| cursor.top == *top);
+        let cursor = at.map(|at| kept.remove(at));
+        drop(kept);
+        cursor.unwrap_or_else(|| ReclaimCursor::new(top))
+    }
+
+    /// Keeps a cursor in place of the one that was used longest ago, unless a concurrent charge has
+    /// kept one of the same top.
+    pub(crate) fn put(&self, cursor: ReclaimCursor) {
+        let mut kept = self.0.lock();
+        let replaced = if kept.iter().any(|other| other.top == cursor.top) {
+            Some(cursor)
+        } else {
+            let oldest = (kept.len() == CURSORS).then(|| kept.remove(0));
+            kept.push(cursor);
+            oldest
+        };
+        // The drop of a memcg takes the lock of the tree.
+        drop(kept);
+        drop(replaced);
+    }
+}
 
 /// A position among the pairs of a memcg, at or below `top`, and the id of a superblock.
 pub(crate) struct ReclaimCursor {
@@ -19,10 +55,6 @@ pub(crate) struct ReclaimCursor {
 impl ReclaimCursor {
     pub(crate) fn new(top: &Memcg) -> Self {
         Self { top: top.clone(), groups: top.descendants(), next: None }
-    }
-
-    pub(crate) fn top(&self) -> &Memcg {
-        &self.top
     }
 
     /// Returns the next pair of a memcg and an id below `mounts`; `None` after the last pair of a
@@ -50,6 +82,24 @@ impl ReclaimCursor {
 mod tests {
     use super::*;
     use lowwater_lru_core::MemcgTree;
+
+    #[test]
+    fn the_cursor_that_was_put_first_stays_until_it_is_the_oldest() {
+        let tree = MemcgTree::new(1);
+        let tops: Vec<_> = (0..=CURSORS).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+        let cursors = ReclaimCursors::default();
+        let (mut cursor, concurrent) = (cursors.take(&tops[0]), cursors.take(&tops[0]));
+        assert_eq!(cursor.step(1), Some((tops[0].clone(), 0)));
+        cursors.put(cursor);
+        cursors.put(concurrent);
+        let mut cursor = cursors.take(&tops[0]);
+        assert_eq!(cursor.step(1), None, "the position is kept");
+        assert_eq!(cursor.step(1), Some((tops[0].clone(), 0)));
+        cursors.put(cursor);
+        tops[1..].iter().for_each(|top| cursors.put(cursors.take(top)));
+        assert_eq!(cursors.take(&tops[0]).step(1), Some((tops[0].clone(), 0)), "it was replaced");
+        assert_eq!(cursors.0.lock().len(), CURSORS);
+    }
 
     #[test]
     fn a_round_visits_each_group_of_each_mount() {

@@ -182,6 +182,27 @@ fn a_charge_on_one_mount_evicts_the_groups_dentries_of_another() {
     }
 }
 
+/// A charge looks at some of the lists, and the next one below the same limit at those that follow.
+#[test]
+fn charges_at_two_limits_come_to_the_lists_of_many_groups() {
+    const GROUPS: usize = 300;
+    let fixture = fixture(Unbounded, 1000);
+    let look_up =
+        |name: String, group: &Memcg| assert!(fixture.mount.lookup_for(name.as_bytes(), group).unwrap().is_none());
+    let limited = [0, 1].map(|n| {
+        let parent = fixture.tree.root().create(&n.to_string()).unwrap();
+        parent.set_max(ByteSize::new(20 * ONE));
+        let groups: Vec<_> = (0..GROUPS).map(|group| parent.create(&group.to_string()).unwrap()).collect();
+        (0..20).for_each(|name| look_up(format!("/old-{n}-{name}"), &groups[GROUPS - 1]));
+        groups
+    });
+    for name in 0..10 {
+        limited.iter().enumerate().for_each(|(n, groups)| look_up(format!("/new-{n}-{name}"), &groups[0]));
+    }
+    assert_eq!(fixture.dcache.statistics().refused, 2, "the second charge at each limit comes to the last group");
+    fixture.assert_valid();
+}
+
 /// The limit is the parent's, with room for half of what the jobs look up.
 #[test]
 fn a_charge_at_the_parents_limit_evicts_other_childrens_dentries() {
