@@ -69,8 +69,8 @@ impl DcacheCore {
     }
 
     /// Adjusts the charge of a renamed dentry; its bytes were `before`. If the memcg refuses more,
-    /// the whole dentry becomes uncharged. The caller uses the dentry and holds `rename_mutex`, so
-    /// no other thread changes `CHARGED`.
+    /// the whole dentry becomes uncharged; also if the policy, which reclaim calls, panics. The
+    /// caller uses the dentry and holds `rename_mutex`, so no other thread changes `CHARGED`.
     pub(crate) fn recharge(&self, sb: &SuperBlock, dentry: &Dentry, before: u64) {
         if !dentry.has(flag::CHARGED) {
             return;
@@ -79,10 +79,9 @@ impl DcacheCore {
         if after <= before {
             return dentry.memcg.uncharge(ByteSize::new(before - after));
         }
-        if !self.charge(sb, &dentry.memcg, after - before) {
-            self.counters.refused(dentry.addr());
-            dentry.memcg.uncharge(ByteSize::new(before));
-            dentry.update_flags(&mut dentry.lock(), flag::CHARGED, flag::DONTCACHE, &self.counters);
+        let refused = RefusedRecharge { core: self, dentry, before };
+        if self.charge(sb, &dentry.memcg, after - before) {
+            std::mem::forget(refused);
         }
     }
 
@@ -175,6 +174,22 @@ impl DcacheCore {
         }
         self.reclaim_cursors.put(cursor);
         next
+    }
+}
+
+/// A renamed dentry that is charged with `before` bytes. A drop makes it uncharged.
+struct RefusedRecharge<'a> {
+    core: &'a DcacheCore,
+    dentry: &'a Dentry,
+    before: u64,
+}
+
+impl Drop for RefusedRecharge<'_> {
+    fn drop(&mut self) {
+        let Self { core, dentry, before } = *self;
+        core.counters.refused(dentry.addr());
+        dentry.memcg.uncharge(ByteSize::new(before));
+        dentry.update_flags(&mut dentry.lock(), flag::CHARGED, flag::DONTCACHE, &core.counters);
     }
 }
 

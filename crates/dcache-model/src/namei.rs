@@ -443,10 +443,11 @@ impl DcacheCore {
             debug_assert!(inserted.is_ok(), "the dentry was removed from its chain above");
             from
         });
-        self.recharge(sb, dentry, before);
         if let Some(from) = from {
             self.put(sb, &from);
         }
+        // Last: it may panic.
+        self.recharge(sb, dentry, before);
     }
 
     /// Moves a positive from the children of one directory to those of another. Within one

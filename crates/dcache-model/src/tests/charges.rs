@@ -7,7 +7,7 @@
 
 use super::Fixture;
 use crate::backend::Memory;
-use crate::negative::{Probation, Unbounded};
+use crate::negative::{BoundInputs, NewNegative, Probation, Unbounded};
 use crate::{Dcache, Kind, NegativePolicy};
 use lowwater_lru_core::{ByteSize, Memcg};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -336,6 +336,44 @@ fn a_rename_over_the_limit_keeps_the_dentry_until_its_last_put() {
     assert!(fixture.mount.stat(&long).unwrap().is_some());
     fixture.assert_valid();
     fixture.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
+}
+
+/// Keeps all negatives. The bound panics while the flag is set.
+#[derive(Debug)]
+struct BoundPanics(Arc<AtomicBool>);
+
+impl NegativePolicy for BoundPanics {
+    fn name(&self) -> &'static str {
+        "bound panics"
+    }
+    fn has_own_lists(&self) -> bool {
+        true
+    }
+    fn negative_added(&self, _: &NewNegative<'_>) {}
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
+        assert!(!self.0.load(Relaxed), "as the test demands");
+        None
+    }
+}
+
+#[test]
+fn a_rename_whose_charge_panics_leaves_no_user_and_no_charge() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let fixture = fixture(BoundPanics(Arc::clone(&panics)), 1000);
+    let long = [&b"/"[..], &[b'x'; 250]].concat();
+    drop((fixture.mount.mkdir(b"/d").unwrap(), fixture.mount.create(b"/d/a").unwrap()));
+    // Referenced negatives: a scan frees none, and calls `bound`.
+    (0..2).for_each(|_| [&long[..], b"/none"].iter().for_each(|path| fixture.missing(path)));
+    fixture.tree.root().set_max(ByteSize::new(usage(fixture.tree.root(), &fixture)));
+    panics.store(true, Relaxed);
+    let renamed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fixture.mount.rename(b"/d/a", &long)));
+    assert!(renamed.is_err());
+    panics.store(false, Relaxed);
+    assert!(fixture.mount.stat(&long).unwrap().is_some());
+    fixture.assert_valid();
+    fixture.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "only the root is in use");
     assert_eq!(usage(fixture.tree.root(), &fixture), 0);
 }
 
