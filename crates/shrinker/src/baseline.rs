@@ -11,7 +11,8 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::pass::{layer_of, note_end, repeat_while_freeing, Layer, Protect};
+use crate::pass::{note_end, repeat_while_freeing};
+use crate::protect::{Layer, Protect, Unprotected};
 use crate::registry::{Registry, RegistryCore};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
@@ -73,15 +74,13 @@ impl<'a> FullScan<'a> {
                 break;
             }
             for memcg in root.descendants() {
-                if layer_of(&memcg, root, protect) != Some(layer) {
-                    note_end(&self.core.map, &memcg);
-                    continue;
-                }
                 for id in 0..self.core.ids_end() {
+                    let unprotected = Unprotected::in_layer(layer, &memcg, root, protect);
+                    let Some(unprotected) = unprotected else { break };
                     if work.bound().is_some() {
                         return progress;
                     }
-                    progress += self.ask(&memcg, node, id, amount, flags, work);
+                    progress += self.ask(&memcg, node, id, (amount, unprotected), flags, work);
                 }
                 note_end(&self.core.map, &memcg);
             }
@@ -96,7 +95,7 @@ impl<'a> FullScan<'a> {
         memcg: &Memcg,
         node: NodeId,
         id: u32,
-        amount: ScanAmount,
+        (amount, unprotected): (ScanAmount, Unprotected),
         flags: Reclaim,
         work: &mut Work<'_>,
     ) -> Progress {
@@ -105,7 +104,7 @@ impl<'a> FullScan<'a> {
             return Progress::default();
         }
         let (core, clears_bits) = (self.core, false);
-        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }
+        ShrinkSlab { core, memcg, node, flags, amount, unprotected, clears_bits, has_deferred: true }
             .do_shrink_slab(&mut guard, work)
             .progress
     }

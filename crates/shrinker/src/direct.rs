@@ -17,7 +17,8 @@ use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
 use crate::map::{IterKind, Recheck};
-use crate::pass::{Layer, LayerPass, Protect};
+use crate::pass::LayerPass;
+use crate::protect::{Layer, Protect};
 use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::ScanAmount;
 use crate::work::{Bound, Progress, Work};

@@ -24,7 +24,7 @@ use scorer::Scorer;
 use victim::{batch_max, Outcome, Scanned, Victim};
 
 use crate::control::Reclaim;
-use crate::pass::unprotected;
+use crate::protect::{Layer, Protect, Unprotected};
 use crate::registry::RegistryCore;
 use crate::utility::{Candidates, Pair, PairState, Pairs, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
@@ -259,7 +259,7 @@ impl LeastUseful<'_> {
         if !memcg.is_descendant_of(self.limit) {
             return None;
         }
-        let spare = unprotected(&memcg, self.limit)?;
-        Some(Victim { slot, id, memcg, spare })
+        let unprotected = Unprotected::in_layer(Layer::AboveLow, &memcg, self.limit, Protect::Limits)?;
+        Some(Victim { slot, id, memcg, spare: unprotected.bytes })
     }
 }

@@ -83,6 +83,7 @@ mod metric;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod pass;
+mod protect;
 mod reclaimer;
 mod registry;
 mod resync;

@@ -15,22 +15,14 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
 use crate::map::{path, Ends, IterKind, IterPosition, Map, MemcgIter, Recheck};
+use crate::protect::{Layer, Protect, Unprotected};
 use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
-
-/// Whether a group's protection limits are respected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protect {
-    /// `min` always, `low` as long as other groups can give memory.
-    Limits,
-    /// No group is protected.
-    Nothing,
-}
 
 /// One pass.
 pub(crate) struct Pass<'a> {
@@ -80,15 +72,13 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
     if !core.knows(memcg, node) {
         return (progress, 0);
     }
-    if layer_of(memcg, &core.root, Protect::Limits) == Some(Layer::AboveLow) {
-        let (flags, amount) = (Reclaim::KSWAPD, ScanAmount::Owed);
-        let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true };
-        for id in core.map.ids_owing(memcg, node) {
-            if work.bound().is_some() {
-                break;
-            }
-            progress += request.shrinker(id, work).progress;
-        }
+    let (flags, amount) = (Reclaim::KSWAPD, ScanAmount::Owed);
+    for id in core.map.ids_owing(memcg, node) {
+        let unprotected = Unprotected::in_layer(Layer::AboveLow, memcg, &core.root, Protect::Limits);
+        let Some(unprotected) = unprotected.filter(|_| work.bound().is_none()) else { break };
+        let request =
+            ShrinkSlab { core, memcg, node, flags, amount, unprotected, clears_bits: true, has_deferred: true };
+        progress += request.shrinker(id, work).progress;
     }
     (progress, core.map.owed_by_all(memcg, node))
 }
@@ -106,6 +96,7 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
             node,
             flags: Reclaim::BACKGROUND,
             amount: ScanAmount::Nothing,
+            unprotected: Unprotected::ALL,
             clears_bits: true,
             has_deferred: false,
         };
@@ -113,15 +104,6 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
             request.shrinker(*id, &mut Work::unlimited());
         }
     }
-}
-
-/// The protection layers of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layer {
-    /// Groups that neither `min` nor `low` protects.
-    AboveLow,
-    /// Groups that only `low` protects.
-    BelowLow,
 }
 
 /// One pass over one layer on one node.
@@ -152,8 +134,8 @@ impl LayerPass<'_> {
         let mut skipped = false;
         let mut ids = Vec::new();
         for visit in MemcgIter::new(map, self.root, self.node, start.as_ref().and_then(IterPosition::try_clone)) {
-            match layer_of(&visit.memcg, self.root, self.protect) {
-                Some(found) if found == layer => {}
+            match Unprotected::of(&visit.memcg, self.root, self.protect) {
+                Some(found) if found.layer == layer => {}
                 Some(_) => {
                     skipped |= layer == Layer::AboveLow;
                     continue;
@@ -173,7 +155,6 @@ impl LayerPass<'_> {
                 self.stop_at(self.position(&visit.memcg, u32::MAX));
             }
             let (core, memcg, node, flags, amount) = (self.core, &visit.memcg, self.node, self.flags, self.amount);
-            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred };
             let mut visited = None;
             for id in &ids {
                 if work.bound().is_some() {
@@ -183,6 +164,11 @@ impl LayerPass<'_> {
                     });
                     return skipped;
                 }
+                // Again for each shrinker: the one before may have freed all that is unprotected.
+                let unprotected = Unprotected::in_layer(layer, memcg, self.root, self.protect);
+                let Some(unprotected) = unprotected else { break };
+                let request =
+                    ShrinkSlab { core, memcg, node, flags, amount, unprotected, clears_bits: true, has_deferred };
                 *progress += request.shrinker(*id, work).progress;
                 visited = Some(*id);
             }
@@ -217,39 +203,6 @@ impl LayerPass<'_> {
 pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
     if !memcg.is_online() {
         map.ends().met_dying();
-    }
-}
-
-/// Returns the layer of a group in a reclaim from `root`; `None` if the group is not touched: it is
-/// dying (its parent has its objects, S19), or uses no more than its `min` protects.
-pub(crate) fn layer_of(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
-    if !memcg.is_online() {
-        return None;
-    }
-    if protect == Protect::Nothing {
-        return Some(Layer::AboveLow);
-    }
-    let protection = memcg.protection(root);
-    let below = |limit: ByteSize| limit > ByteSize::ZERO && memcg.usage() <= limit;
-    if below(protection.min) {
-        None
-    } else if below(protection.low) {
-        Some(Layer::BelowLow)
-    } else {
-        Some(Layer::AboveLow)
-    }
-}
-
-/// Returns the bytes that a reclaim from `root` may free in a group before `low` or `min` protects
-/// it (`u64::MAX`: neither does); `None` if its [layer](layer_of) is not [`Layer::AboveLow`].
-pub(crate) fn unprotected(memcg: &Memcg, root: &Memcg) -> Option<u64> {
-    if !memcg.is_online() {
-        return None;
-    }
-    let protection = memcg.protection(root);
-    match protection.low.max(protection.min) {
-        ByteSize::ZERO => Some(u64::MAX),
-        limit => memcg.usage().get().checked_sub(limit.get()).filter(|spare| *spare > 0),
     }
 }
 

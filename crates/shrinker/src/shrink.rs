@@ -61,6 +61,9 @@ pub(crate) struct VisitOutcome {
 #[derive(Clone, Copy)]
 struct Counted {
     freeable: u64,
+    /// The number of objects that may be freed before `low` or `min` protects the rest; `u64::MAX`
+    /// if neither does.
+    unprotected: u64,
     /// [`Map::received`](crate::map::Map::received) before the count.
     received_before: u64,
 }
@@ -127,14 +130,18 @@ impl ShrinkSlab<'_> {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => live = self.clear_if_empty(guard, &mut visited),
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
-                let counted = Counted { freeable, received_before };
+                let unprotected = match self.amount {
+                    ScanAmount::Batch { free_max, .. } => free_max,
+                    _ => self.unprotected.part_of(freeable),
+                };
+                let counted = Counted { freeable, unprotected, received_before };
                 let done = match self.amount {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
                         Some(self.by_policy(guard, counted, sc.is_deferred(), &mut visited, work))
                     }
                     ScanAmount::Share | ScanAmount::Batch { .. } => {
                         let total = match self.amount {
-                            ScanAmount::Batch { parts, max } => (freeable / parts.max(1)).min(max).max(1),
+                            ScanAmount::Batch { parts, max, .. } => (freeable / parts.max(1)).min(max).max(1),
                             _ => (freeable / SHARE_PARTS).min(guard.options.batch).max(1),
                         };
                         let done = self.some(guard, counted, total, sc.is_deferred(), &mut visited, work);
@@ -248,7 +255,7 @@ impl ShrinkSlab<'_> {
         let plan = policy.plan(&input, debt);
         trace::start(self, guard, debt.owed, freeable, &plan, priority);
         let done =
-            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
+            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, counted, work) };
         let back = policy.commit(&input, debt, &plan, done.scanned, done.ended);
         let owed = map.add_deferred(self.memcg, self.node, guard.key, back, self.owed_max(counted));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
@@ -277,7 +284,7 @@ impl ShrinkSlab<'_> {
         let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
         let done =
-            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
+            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, counted, work) };
         let left = total.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
@@ -302,7 +309,7 @@ impl ShrinkSlab<'_> {
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, debt, freeable, &plan, PRIORITY_DEFAULT);
-        let done = self.scan(guard, &plan, freeable, work);
+        let done = self.scan(guard, &plan, counted, work);
         let left = total.saturating_sub(done.scanned);
         let back = Debt { owed: left, carry: 0 };
         let owed = map.add_deferred(self.memcg, self.node, guard.key, back, self.owed_max(counted));
@@ -343,21 +350,23 @@ impl ShrinkSlab<'_> {
         guard.visited(visited);
     }
 
-    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left and fewer than
-    /// `freeable` are freed, for [`SCANS_MAX`] batches at most, whatever the callback reports. A
-    /// shrinker that was closed meanwhile gets no further batch (S14).
-    fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
+    /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left and not all
+    /// unprotected objects are freed, for [`SCANS_MAX`] batches at most, whatever the callback
+    /// reports. A batch is no larger than the number of unprotected objects, as all of it may be
+    /// freed. A shrinker that was closed meanwhile gets no further batch (S14).
+    fn scan(&self, guard: &CallGuard, plan: &Plan, counted: Counted, work: &mut Work<'_>) -> ScanOutcome {
         let mut done = ScanOutcome::nothing(Ended::Finished);
         let mut left = plan.total;
         for _ in 0..SCANS_MAX {
-            if left < plan.scan_min || left == 0 || done.freed >= freeable {
+            let unprotected = counted.unprotected.saturating_sub(done.freed);
+            if left < plan.scan_min || left == 0 || done.freed >= counted.freeable || unprotected == 0 {
                 return done;
             }
             if work.bound().is_some() || (done.requested > 0 && guard.is_closed()) {
                 break;
             }
             work.begin();
-            let nr_to_scan = left.min(guard.options.batch).min(work.scan_left());
+            let nr_to_scan = left.min(guard.options.batch).min(unprotected).min(work.scan_left());
             done.requested = done.requested.saturating_add(nr_to_scan);
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);
             let scanned = guard.scan(&mut sc);

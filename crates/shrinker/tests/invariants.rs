@@ -461,6 +461,57 @@ fn min_always_protects_and_low_while_others_can_give() {
     assert_eq!(registry.drop_caches(), 750);
 }
 
+/// A reclaim from the root with the highest pressure; direct reclaim ends when the function returns
+/// true.
+type ReclaimCall = fn(&Registry, &dyn Fn() -> bool);
+
+const RECLAIM_CALLS: [ReclaimCall; 3] = [
+    |registry, is_enough| {
+        registry.direct_reclaim(registry.root(), Reclaim::FOREGROUND, is_enough);
+    },
+    |registry, _| {
+        pass(registry, 0);
+    },
+    |registry, _| {
+        FullScan::new(registry).shrink(registry.root(), N0, 0, Reclaim::KSWAPD, &mut Work::unlimited());
+    },
+];
+
+#[test]
+fn reclaim_takes_no_more_from_a_group_than_its_min_leaves() {
+    for reclaim in RECLAIM_CALLS {
+        for (min, left) in [(199_900, 1_999), (199_850, 1_998), (190_000, 1_900), (0, 0)] {
+            let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(100));
+            let second = Arc::new(Shelf::of_bytes(100));
+            let _second = second.register(registry.builder("second").alloc().unwrap());
+            let group = tree.root().create("group").unwrap();
+            let _ = group.try_charge(ByteSize::new(200_000)).unwrap();
+            group.set_min(ByteSize::new(min));
+            let shelves = [shelf, second];
+            shelves.iter().for_each(|shelf| shelf.add(&group, N0, 1_000));
+            (0..20).for_each(|_| reclaim(&registry, &|| false));
+            assert_eq!(shelves.iter().map(|shelf| shelf.len(&group, N0)).sum::<u64>(), left, "min {min}");
+        }
+    }
+}
+
+#[test]
+fn reclaim_takes_no_more_from_a_group_than_its_low_leaves_while_others_can_give() {
+    for reclaim in RECLAIM_CALLS {
+        let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(100));
+        let group = |name: &str| {
+            let group = tree.root().create(name).unwrap();
+            let _ = group.try_charge(ByteSize::new(100_000)).unwrap();
+            shelf.add(&group, N0, 1_000);
+            group
+        };
+        let (low, open) = (group("low"), group("open"));
+        low.set_low(ByteSize::new(99_900));
+        reclaim(&registry, &|| shelf.len(&open, N0) <= 500);
+        assert_eq!(shelf.len(&low, N0), 999);
+    }
+}
+
 #[test]
 fn a_bounded_pass_continues_where_the_last_one_stopped() {
     let (tree, registry, shelf, _registration) = one_shelf();

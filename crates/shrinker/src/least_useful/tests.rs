@@ -28,6 +28,8 @@ struct Pool {
     /// The number of objects that each node holds more than the node before it.
     on_next_node: u64,
     frees: bool,
+    /// The number of objects that it still keeps before it frees the first.
+    kept: AtomicU64,
     /// Uncharges the objects that it frees.
     is_honest: AtomicBool,
     /// The bytes that it reports for each freed object; 0: it reports none.
@@ -60,13 +62,16 @@ impl Shrinker for Pool {
 
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         self.asked.lock().unwrap().push((sc.memcg().id(), sc.nr_to_scan()));
+        let kept = self.kept.load(Relaxed).min(sc.nr_to_scan());
+        self.kept.fetch_sub(kept, Relaxed);
+        let freed = if self.frees { sc.nr_to_scan() - kept } else { 0 };
         if self.is_honest.load(Relaxed) {
-            sc.memcg().uncharge(ByteSize::new(sc.nr_to_scan() * 1_000));
+            sc.memcg().uncharge(ByteSize::new(freed * 1_000));
         }
         if let bytes @ 1.. = self.reported.load(Relaxed) {
-            sc.set_freed_bytes(ByteSize::new(sc.nr_to_scan() * bytes));
+            sc.set_freed_bytes(ByteSize::new(freed * bytes));
         }
-        Scan::Freed(if self.frees { sc.nr_to_scan() } else { 0 })
+        Scan::Freed(freed)
     }
 
     fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
@@ -213,17 +218,39 @@ fn a_batch_ends_where_low_or_min_protects_the_group() {
     }
 }
 
-/// Each visit has its cost.
+/// As many objects are scanned as without protection, one at a time, in as many visits.
 #[test]
-fn a_pair_near_its_low_that_keeps_all_objects_is_asked_for_more_each_time() {
-    let (tree, registry) = world(1, 1 << 40);
-    let group = tree.root().create("group").unwrap();
-    let (pool, _registration) = pool(&registry, core::slice::from_ref(&group), 100_000, false, 2);
-    core::mem::forget(group.try_charge(ByteSize::mib(1)).unwrap());
-    group.set_low(ByteSize::new((1 << 20) - 900));
-    batch(&registry, Reclaim::FOREGROUND);
-    let asked = pool.asked();
-    assert_eq!((&asked[..5], asked.len()), (&[1, 2, 4, 8, 8][..], 3 + 32), "{asked:?}");
+fn a_pair_near_its_low_or_min_is_not_taken_below_it_after_it_has_kept_objects() {
+    for (flags, visits) in [(Reclaim::FOREGROUND, 32), (Reclaim::KSWAPD, 8)] {
+        for (kept, asked) in [(0, 1), (31, 32), (300, 256)] {
+            let (tree, registry) = world(1, 1 << 40);
+            let group = tree.root().create("group").unwrap();
+            let (pool, _registration) = pool(&registry, core::slice::from_ref(&group), 100_000, true, 2);
+            pool.is_honest.store(true, Relaxed);
+            pool.kept.store(kept, Relaxed);
+            core::mem::forget(group.try_charge(ByteSize::mib(1)).unwrap());
+            let min = ByteSize::new((1 << 20) - 900);
+            group.set_min(min);
+            let callbacks = batch(&registry, flags).callbacks;
+            assert_eq!(pool.asked(), [1].repeat(asked), "{kept} kept");
+            assert!(callbacks <= visits + 1, "{callbacks} for {kept} kept");
+            assert!(group.usage().get() + 100 >= min.get(), "{} of {min}", group.usage());
+        }
+    }
+}
+
+#[test]
+fn of_many_pairs_one_without_hits_frees_a_64th_of_the_budget_after_it_has_kept_objects() {
+    let (tree, registry) = world(1, 192_000);
+    let builder = registry.builder("pool").reports_misses(true);
+    let (pool, _registration) = made(builder, &groups(&tree, 17), 1_000, true);
+    batch(&registry, Reclaim::KSWAPD);
+    pool.asked();
+    pool.kept.store(40, Relaxed);
+    batch(&registry, Reclaim::KSWAPD);
+    let asked = pool.asked.lock().unwrap();
+    let of_first: u64 = asked.iter().filter(|(group, _)| *group == asked[0].0).map(|(_, nr)| nr).sum();
+    assert_eq!(of_first, 40 + 3, "{asked:?}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 
 use super::scorer::Scorer;
 use crate::control::{Reclaim, ShrinkControl};
+use crate::protect::Unprotected;
 use crate::registry::CallGuard;
 use crate::shrink::{ScanAmount, ShrinkSlab, VisitOutcome};
 use crate::work::{Progress, Work};
@@ -106,15 +107,16 @@ impl Victim {
         let Some(tallies) = pairs.make_tallies(self.slot) else { return nothing };
         let Some(mut guard) = scorer.core.lookup_for(self.id, &self.memcg, NodeId::ZERO) else { return nothing };
         let (held, mean, before) = (tallies.objects(), tallies.freed_mean(), used(&self.memcg));
-        let max = batch_max(scorer.flags).min(self.spare / mean).max(1);
-        let amount = match of_many {
-            false => ScanAmount::Batch { parts: BATCH_PARTS, max },
+        let (max, mut free_max) = (batch_max(scorer.flags), self.spare / mean);
+        let parts = match of_many {
+            false => BATCH_PARTS,
             true if scorer.has_no_hits(self.slot) => {
-                let max = (scorer.budget() / BYTES_PARTS_OF_NO_HITS / mean).min(max);
-                ScanAmount::Batch { parts: BATCH_PARTS_OF_NO_HITS, max }
+                free_max = free_max.min(scorer.budget() / BYTES_PARTS_OF_NO_HITS / mean);
+                BATCH_PARTS_OF_NO_HITS
             }
-            true => ScanAmount::Batch { parts: BATCH_PARTS_OF_MANY, max },
+            true => BATCH_PARTS_OF_MANY,
         };
+        let amount = ScanAmount::Batch { parts, max, free_max: free_max.max(1) };
         let Scans { progress, postponed, credited, freed_bytes } =
             self.scan_until_freed(scorer, &mut guard, amount, work);
         if progress.busy > 0 && progress.scanned == 0 {
@@ -163,7 +165,7 @@ impl Victim {
         &self,
         scorer: &Scorer<'_>,
         guard: &mut CallGuard,
-        mut amount: ScanAmount,
+        amount: ScanAmount,
         work: &mut Work<'_>,
     ) -> Scans {
         let mut scans = Scans::default();
@@ -178,7 +180,10 @@ impl Victim {
                 break;
             }
             let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
-            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
+            // The batch is within what is unprotected.
+            let unprotected = Unprotected::ALL;
+            let request =
+                ShrinkSlab { core, memcg, node, flags, amount, unprotected, clears_bits: true, has_deferred: false };
             let visited = request.do_shrink_slab(guard, work);
             scans.progress += visited.progress;
             scans.credited = self.credited(scorer, guard, node, &visited);
@@ -186,10 +191,6 @@ impl Victim {
             if visited.progress.scanned == 0 {
                 scans.postponed = visited.postponed;
                 break;
-            }
-            if let ScanAmount::Batch { max, .. } = &mut amount {
-                // `low` or `min` may allow a few objects only: each visit has its cost.
-                *max = max.saturating_mul(2).min(batch_max(flags));
             }
         }
         scans

@@ -17,7 +17,8 @@ use super::select::Select;
 use crate::control::Reclaim;
 use crate::direct::DirectOutcome;
 use crate::least_useful::LeastUseful;
-use crate::pass::{repeat_while_freeing, Pass, Protect};
+use crate::pass::{repeat_while_freeing, Pass};
+use crate::protect::Protect;
 use crate::resync::resync;
 use crate::work::{Progress, Work};
 

@@ -9,6 +9,7 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
+use crate::protect::Unprotected;
 use crate::registry::RegistryCore;
 
 /// How many objects a [`ShrinkSlab`] scans.
@@ -22,8 +23,8 @@ pub(crate) enum ScanAmount {
     /// A small part of the objects, of one batch at most; deferred objects are not included.
     Share,
     /// 1 / `parts` of the objects and at most `max`, but at least one; deferred objects are not
-    /// included.
-    Batch { parts: u64, max: u64 },
+    /// included. Ends when `free_max` objects are freed.
+    Batch { parts: u64, max: u64, free_max: u64 },
     /// The deferred objects only: those that earlier visits planned and did not scan.
     Owed,
     /// None; only empty lists are detected.
@@ -40,6 +41,8 @@ pub(crate) struct ShrinkSlab<'a> {
     pub(crate) node: NodeId,
     pub(crate) flags: Reclaim,
     pub(crate) amount: ScanAmount,
+    /// The part of the group that may be freed; a [`ScanAmount::Batch`] has its own bound.
+    pub(crate) unprotected: Unprotected,
     /// Whether the shrinker's bit for this group and node is cleared if no objects are found. False
     /// for the full scan (`baseline.rs`), which ignores the bits.
     pub(crate) clears_bits: bool,
@@ -51,7 +54,7 @@ impl<'a> ShrinkSlab<'a> {
     /// Creates the request of a manual scan (`debugfs/scan.rs`), which passes a number of its own
     /// and ignores `amount`.
     pub(crate) fn by_hand(core: &'a RegistryCore, memcg: &'a Memcg, node: NodeId) -> Self {
-        let (flags, amount) = (Reclaim::FOREGROUND, ScanAmount::Share);
-        Self { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true }
+        let (flags, amount, unprotected) = (Reclaim::FOREGROUND, ScanAmount::Share, Unprotected::ALL);
+        Self { core, memcg, node, flags, amount, unprotected, clears_bits: true, has_deferred: true }
     }
 }
