@@ -40,7 +40,10 @@ pub(super) struct Evicted {
     /// Scanned records that were put back on their list, as they could not be found in the
     /// index.
     put_back: u64,
-    /// The bytes that the group was charged for the evicted records.
+    /// The charges of the evicted records.
+    charges: ByteSize,
+    /// The bytes to uncharge: the charges, without the values that readers hold and that stay
+    /// charged.
     pub(super) bytes: ByteSize,
 }
 
@@ -59,9 +62,10 @@ pub(super) struct EvictionSource<'a> {
 }
 
 impl Evicted {
-    /// Counts evicted records, for which the group was charged `bytes`.
-    fn add(&mut self, records: u64, bytes: ByteSize) {
+    /// Counts evicted records with these charges, of which `bytes` are to be uncharged.
+    fn add(&mut self, records: u64, charges: ByteSize, bytes: ByteSize) {
         self.freed += records;
+        self.charges = self.charges.saturating_add(charges);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
@@ -107,7 +111,7 @@ where
     /// Evicts batch by batch, in the order of the queues, until the requested number of records was
     /// scanned.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let Evicted { scanned, freed, bytes, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        let Evicted { scanned, freed, charges, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) {
             // Relaxed, both accesses: the number only decides when to collect; two concurrent
             // collections do no harm.
@@ -125,7 +129,7 @@ where
             }
         }
         sc.set_nr_scanned(scanned);
-        sc.set_freed_bytes(bytes);
+        sc.set_freed_bytes(charges);
         Scan::Freed(freed)
     }
 }
@@ -209,7 +213,7 @@ where
             }
         }
         if let Some(ghost_recorder) = &ghost_recorder {
-            ghost_recorder.tenant.note_evicted(all.freed, all.bytes.get());
+            ghost_recorder.tenant.note_evicted(all.freed, all.charges.get());
         }
         self.queues.note_evicted(all.freed);
         all
@@ -296,9 +300,9 @@ where
             }
             drop(guard);
             for record in lost {
-                let cause = why(&record);
+                let (cause, charge) = (why(&record), record.charge());
                 match self.put_back(record, cause, source.memcg) {
-                    Some(charge) => gone.add(1, charge),
+                    Some(uncharged) => gone.add(1, charge, uncharged),
                     None => gone.put_back += 1,
                 }
             }
@@ -308,7 +312,7 @@ where
                 uncharged = uncharged.saturating_add(self.end_charge(record, charge, source.memcg));
                 removals.add(cause_of(record), charge, record.was_cleared());
             }
-            gone.add(removals.len(), uncharged);
+            gone.add(removals.len(), ByteSize::new(removals.bytes), uncharged);
             self.finish_removals(records, &removals);
         }
     }

@@ -149,7 +149,7 @@ pub(super) struct Removals {
     /// Entries by cause, in the order of [`place`].
     by_cause: [u64; 4],
     /// Bytes that were charged for these entries.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// The entries that were cleared.
     pub(super) cleared: usize,
 }

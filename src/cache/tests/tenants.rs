@@ -13,7 +13,7 @@ use super::{cache_in, entry_bytes, eventually, hashed_cache_in, on_one_processor
 use super::{without_reclaimer, Seeded};
 use crate::cache::charge::Room;
 use crate::cache::Eviction;
-use crate::{ByteSize, Memcg, Runtime};
+use crate::{ByteSize, Cache, Charged, Memcg, NodeId, Runtime};
 
 fn fill<S: BuildHasher>(cache: &crate::Cache<u64, Vec<u8>, S>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
@@ -554,4 +554,21 @@ fn the_ages_of_a_groups_ghosts_are_dated_by_its_own_room() {
     assert_eq!(ticks_below(|group, _| group.set_high(small)), 0);
     assert_eq!(ticks_below(|_, parent| parent.set_high(small)), 0);
     assert!(ticks_below(|_, _| ()) > 8);
+}
+
+#[test]
+fn an_evicted_value_that_a_reader_holds_counts_with_all_its_bytes() {
+    for is_held in [false, true] {
+        let runtime = without_reclaimer(ByteSize::mib(64)).build().unwrap();
+        let cache = Cache::<u64, Charged<[u8; 64]>>::builder(&runtime).weigher(|_, _| ByteSize::kib(4));
+        let cache = cache.charge_held_values().build().unwrap();
+        (0..1_000).for_each(|key| drop(cache.insert(key, [0; 64].into()).unwrap()));
+        let held: Vec<_> = (0..if is_held { 1_000 } else { 0 }).map(|key| cache.get(&key)).collect();
+        while cache.len() > 500 {
+            cache.inner.core.evict(runtime.root(), NodeId::ZERO, 64);
+        }
+        let tenant = cache.inner.core.queues.find_tenant(runtime.root()).unwrap();
+        assert_eq!(tenant.mean_charge().map(|bytes| bytes >> 10), Some(4), "held: {is_held}");
+        drop(held);
+    }
 }
