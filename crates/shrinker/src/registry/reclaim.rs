@@ -122,7 +122,8 @@ impl Registry {
     /// Frees nothing unless the registry selects victims [by
     /// utility](crate::RegistryConfig::by_utility); nor if all candidates are protected, or, with
     /// `std`, inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope). In these cases
-    /// other ways of reclaim remain. A call without a bound frees at most two million objects.
+    /// other ways of reclaim remain. A call without a bound frees at most two million objects, with
+    /// [`Reclaim::BACKGROUND`] eight million.
     ///
     /// O(1) for each batch, whatever the number of shrinkers and groups. A batch has at most 8
     /// objects, with [`Reclaim::BACKGROUND`] 32, and at most 1/64 of the pair's objects (1/16, or
