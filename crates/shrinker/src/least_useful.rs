@@ -75,7 +75,7 @@ impl LeastUseful<'_> {
         let mut total = Progress::default();
         let Some(pairs) = self.core.map.by_utility() else { return total };
         work.forget_now();
-        let scorer = Scorer { core: self.core, pairs, flags: self.flags };
+        let scorer = Scorer::new(self.core, pairs, self.flags);
         // Slots of pairs that could free nothing since the last batch.
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
         let (mut batches, mut round) = (0, None);
@@ -89,6 +89,9 @@ impl LeastUseful<'_> {
                 None => self.choose(&scorer, round.get_or_insert_with(Round::new), left_out),
             };
             let Some(mut victim) = chosen else { break };
+            if scorer.take_has_counted() {
+                work.spend_time_between_visits(self.core.config.clock.as_deref());
+            }
             let mut freed = 0;
             let mut of_many = round.as_mut().filter(|round| !round.is_all());
             loop {

@@ -193,6 +193,15 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Records the time since the last visit, if there was one: the next visit begins now.
+    pub(crate) fn spend_time_between_visits(&mut self, clock: Option<&dyn Clock>) {
+        if let (Some(clock), 1..) = (clock, self.now_ns) {
+            let now_ns = clock.now_ns();
+            self.spend_time(now_ns.saturating_sub(self.now_ns));
+            self.now_ns = now_ns;
+        }
+    }
+
     pub(crate) fn spend(&mut self, objects: u64) {
         if self.scan_left != u64::MAX {
             self.scan_left = self.scan_left.saturating_sub(objects);

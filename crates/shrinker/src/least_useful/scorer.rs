@@ -6,6 +6,8 @@
 //! ensure that after a callback the slot is checked to hold the same pair: the pair may be gone by
 //! then.
 
+use core::cell::Cell;
+
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::budget::SEEKS_DEFAULT;
@@ -19,9 +21,19 @@ pub(super) struct Scorer<'a> {
     pub(super) pairs: &'a Pairs,
     /// The actions that the reclaiming thread allows a callback.
     pub(super) flags: Reclaim,
+    has_counted: Cell<bool>,
 }
 
-impl Scorer<'_> {
+impl<'a> Scorer<'a> {
+    pub(super) fn new(core: &'a RegistryCore, pairs: &'a Pairs, flags: Reclaim) -> Self {
+        Self { core, pairs, flags, has_counted: Cell::new(false) }
+    }
+
+    /// Returns whether pairs were counted since the last call.
+    pub(super) fn take_has_counted(&self) -> bool {
+        self.has_counted.take()
+    }
+
     /// Returns the budget of the whole registry.
     pub(super) fn budget(&self) -> u64 {
         budget(&self.core.root)
@@ -54,6 +66,7 @@ impl Scorer<'_> {
         if guard.is_closed() {
             return;
         }
+        self.has_counted.set(true);
         let (held, weight) = self.held(guard, memcg).unwrap_or_default();
         // Read after the callbacks, which may take long.
         let epoch = self.pairs.clock.epoch();

@@ -36,8 +36,19 @@ struct Pool {
     reported: AtomicU64,
     /// The number of counts since the last call of `counts`.
     counts: AtomicU64,
+    /// A clock on which each count takes a second.
+    slow: std::sync::OnceLock<Arc<Ticks>>,
     /// The group and the number of objects of each scan.
     asked: Mutex<Vec<(MemcgId, u64)>>,
+}
+
+/// A clock that advances by 10 ns when it is read.
+struct Ticks(AtomicU64);
+
+impl crate::Clock for Ticks {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(10, Relaxed) + 10
+    }
 }
 
 impl Pool {
@@ -57,6 +68,9 @@ impl Pool {
 impl Shrinker for Pool {
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
         self.counts.fetch_add(1, Relaxed);
+        if let Some(clock) = self.slow.get() {
+            clock.0.fetch_add(1_000_000_000, Relaxed);
+        }
         Count::Objects(self.held(sc))
     }
 
@@ -258,7 +272,7 @@ fn a_pair_that_keeps_all_objects_is_asked_for_at_most_256_and_rises_in_rank() {
     let (tree, registry) = world(1, 1 << 30);
     let builder = registry.builder("keeps").reports_misses(true);
     let (pool, _registration) = made(builder, &[tree.root().clone()], 1_000, false);
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::FOREGROUND };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::FOREGROUND);
     scorer.count(0);
     let before = rank(&registry, 0);
     batch(&registry, Reclaim::FOREGROUND);
@@ -504,7 +518,7 @@ fn an_empty_pair_is_counted_again_if_there_is_no_other() {
 fn a_pair_that_counts_zero_is_empty() {
     let (tree, registry) = world(1, 1 << 30);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 0, true, 2);
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::KSWAPD);
     scorer.count(0);
     assert_eq!(state(&registry, 0), PairState::Empty(0));
 }
@@ -513,7 +527,7 @@ fn a_pair_that_counts_zero_is_empty() {
 fn a_pairs_objects_and_weight_are_summed_over_all_nodes() {
     let (tree, registry) = world(3, 1 << 30);
     let (_pool, _registration) = pool(&registry, &[tree.root().clone()], 5, true, 2);
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::KSWAPD);
     scorer.count(0);
     let tallies = pairs(&registry).tallies(0).unwrap();
     assert_eq!((tallies.objects(), tallies.mean()), (5 + 15 + 25, 1_000));
@@ -524,7 +538,7 @@ fn objects_with_a_high_miss_cost_rank_higher() {
     let (tree, registry) = world(1, 1 << 30);
     let root = [tree.root().clone()];
     let _pools: Vec<_> = [2, 16, 0].map(|seeks| pool(&registry, &root, 1_000, true, seeks)).into();
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::KSWAPD);
     (0..3).for_each(|slot| scorer.count(slot));
     let rank = |slot| rank(&registry, slot);
     // A turnover of 1, whose logarithm is 0. No pair has reported misses, so one hit in the budget
@@ -572,7 +586,7 @@ fn a_thread_inside_a_closed_shrinker_does_not_count_it() {
     let (tree, registry) = world(1, 1 << 30);
     let group = tree.root().clone();
     let (pool, registration) = pool(&registry, core::slice::from_ref(&group), 100, true, 2);
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::KSWAPD);
     let mut guard = registry.core.lookup(registration.id().get()).unwrap();
     scorer.count_inside(0, &group, &mut guard);
     assert_eq!(pool.counts(), 1);
@@ -623,7 +637,7 @@ fn blocks_after(n: u64, is_weighed: bool, freed: u64, uncharged: u64) -> (f64, u
     core::mem::forget(tree.root().try_charge(ByteSize::new(64 * BLOCK_BYTES)).unwrap());
     // The first bytes end an epoch, in which tallies decay.
     pairs(&registry).clock.advance(1, 1 << 40);
-    let scorer = Scorer { core: &registry.core, pairs: pairs(&registry), flags: Reclaim::KSWAPD };
+    let scorer = Scorer::new(&registry.core, pairs(&registry), Reclaim::KSWAPD);
     scorer.count(0);
     let before = pairs(&registry).clock.kib_left();
     for _ in 0..n {
@@ -656,4 +670,30 @@ fn of_freed_objects_that_are_still_counted_at_most_256_count() {
         let (turnover, ..) = blocks_after(32, is_weighed, 0, uncharged);
         assert!((turnover - 1.0625).abs() < 0.01, "weighed {is_weighed}, {uncharged} bytes: {turnover}");
     }
+}
+
+#[test]
+fn the_time_of_counts_between_two_visits_is_no_visits_but_is_bounded() {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(ByteSize::new(128_000));
+    let ticks = Arc::new(Ticks(AtomicU64::new(0)));
+    let config = RegistryConfig::new(1).by_utility(true).clock(Arc::clone(&ticks) as Arc<dyn crate::Clock>);
+    let registry = Registry::with_config(&tree, config);
+    // No hits of the other pool are known, so it is each victim; each of its batches ends an epoch,
+    // after which both are counted.
+    let builder = registry.builder("slow");
+    let (slow, kept) = made(builder, &[tree.root().clone()], 1_000, true);
+    let builder = registry.builder("victim").reports_misses(true);
+    let (victim, freed) = made(builder, &[tree.root().clone()], 1_000_000, true);
+    victim.is_honest.store(true, Relaxed);
+    core::mem::forget(tree.root().try_charge(ByteSize::new(120_000)).unwrap());
+    assert!(slow.slow.set(ticks).is_ok());
+    registry.shrink_least_useful(registry.root(), None, Reclaim::KSWAPD, &mut Work::objects(64));
+    let counts = slow.counts();
+    assert!(counts > 1 && kept.stats().callbacks == 0, "{counts} counts, {:?}", kept.stats());
+    assert!((1..1_000_000).contains(&freed.stats().time_ns), "{} ns", freed.stats().time_ns);
+    // Three counts are as long as the call may take.
+    let time = core::time::Duration::from_secs(3);
+    registry.shrink_least_useful(registry.root(), None, Reclaim::KSWAPD, &mut Work::objects(6_400).within(time));
+    assert!((1..=5).contains(&slow.counts()));
 }
