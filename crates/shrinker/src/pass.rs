@@ -165,8 +165,13 @@ impl LayerPass<'_> {
                     return skipped;
                 }
                 // Again for each shrinker: the one before may have freed all that is unprotected.
-                let unprotected = Unprotected::in_layer(layer, memcg, self.root, self.protect);
-                let Some(unprotected) = unprotected else { break };
+                let unprotected = match Unprotected::of(memcg, self.root, self.protect) {
+                    Some(unprotected) if unprotected.layer == layer => unprotected,
+                    other => {
+                        skipped |= layer == Layer::AboveLow && other.is_some();
+                        break;
+                    }
+                };
                 let request =
                     ShrinkSlab { core, memcg, node, flags, amount, unprotected, clears_bits: true, has_deferred };
                 *progress += request.shrinker(*id, work).progress;

@@ -1,6 +1,8 @@
 //! The protection of groups by `min` and `low`: whether a reclaim may visit a group, and how many
 //! of its bytes it may free.
 //!
+//! Numbers such as S19 are those of docs/INVARIANTS.md.
+//!
 //! A change must ensure that no visit plans to free more than the unprotected part of a group,
 //! beyond one object.
 
