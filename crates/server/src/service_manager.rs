@@ -1,5 +1,5 @@
-//! The service manager (systemd): the server reports that it is ready and that it stops
-//! (`Type=notify`), and the manager may open the listeners (socket activation).
+//! The service manager (systemd): the server reports that it is ready, that it stops, and that
+//! either takes long (`Type=notify`), and the manager may open the listeners (socket activation).
 //!
 //! A change must ensure that nothing happens without the manager's environment variables, and that
 //! sockets are taken only if `LISTEN_PID` is this process.
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 /// The first descriptor that the manager passes.
 #[cfg(target_os = "linux")]
@@ -21,6 +22,8 @@ const FIRST_DESCRIPTOR: u32 = 3;
 pub enum State {
     Ready,
     Stopping,
+    /// The start or the stop takes longer, and is to be waited for this long from now on.
+    Busy(Duration),
 }
 
 /// Reports a state to the manager, if there is one. The server should run on after an error.
@@ -39,6 +42,7 @@ fn send(address: &OsStr, state: State) -> io::Result<()> {
     let text = match state {
         State::Ready => format!("READY=1\nMAINPID={}\n", std::process::id()),
         State::Stopping => "STOPPING=1\n".to_owned(),
+        State::Busy(time) => format!("EXTEND_TIMEOUT_USEC={}\n", time.as_micros()),
     };
     let socket = UnixDatagram::unbound()?;
     match address.as_bytes() {

@@ -18,23 +18,29 @@
 //!   chunk      the file: a header and chunks, each with its length and a checksum
 //!   item       a value in a chunk
 //!   save_file  the file's names, the lock, and the steps that must survive a crash
+//!   time_extension  more time from the service manager
 //! ```
 
 mod chunk;
 mod item;
 mod save_file;
+mod time_extension;
 
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chunk::{ChunkReader, ChunkWriter, Header, ReadError};
 use item::{SavedItem, SERIAL_END};
+use time_extension::TimeExtension;
 
 use crate::protocol::item::{KEY_BYTES_MAX, STORED_KEY_BYTES_MAX};
 use crate::server::Server;
 use crate::store::Store;
 
 pub use save_file::SaveFile;
+
+/// Saved values after which the clock is read for [`TimeExtension::note_progress`].
+const ITEMS_OF_PROGRESS: u64 = 256;
 
 /// A file whose values were loaded, and that is still to be removed.
 #[derive(Debug)]
@@ -129,6 +135,7 @@ pub fn remove_and_log(server: &Server, file: &SaveFile, loaded: LoadedFile) -> R
 fn save(server: &Server, file: &SaveFile) -> io::Result<u64> {
     let new = file.create()?;
     let saved = write(&server.store, server.flush_left(), new.file())?;
+    TimeExtension::note_sync();
     new.replace(file)?;
     Ok(saved)
 }
@@ -137,7 +144,12 @@ fn write(store: &Store, flush_left: Option<Duration>, to: impl Write) -> io::Res
     let (last_serial, delimiter) = (store.last_serial(), Some(store.delimiter()));
     let header = Header { saved_millis: unix_millis(), last_serial, flush_left, delimiter };
     let mut chunks = ChunkWriter::new(to, header)?;
+    let (mut items, mut extension) = (0_u64, TimeExtension::default());
     let saved = store.save(|value, left, heat| {
+        if items % ITEMS_OF_PROGRESS == 0 {
+            extension.note_progress();
+        }
+        items += 1;
         item::encode(value, left, heat, chunks.item());
         chunks.end_item()
     })?;
@@ -149,11 +161,13 @@ fn write(store: &Store, flush_left: Option<Duration>, to: impl Write) -> io::Res
 /// the time at which a delayed flush is due. That time is known once a chunk has been read.
 fn load(store: &Store, from: impl Read) -> (LoadCounts, Result<(), ReadError>, Option<Instant>) {
     let (mut counts, mut flush_due) = (LoadCounts::default(), None);
+    let mut extension = TimeExtension::default();
     // `-I` bounds an item with the key that the client has sent: a tenant's name may be before it.
     let item_bytes_max = store.item_bytes_max() + STORED_KEY_BYTES_MAX - KEY_BYTES_MAX;
     let outcome = ChunkReader::new(from).and_then(|mut chunks| {
         let Header { saved_millis, last_serial, flush_left, delimiter } = chunks.header();
         loop {
+            extension.note_progress();
             let chunk = chunks.next()?;
             if !(..SERIAL_END).contains(&last_serial) {
                 Err(chunk::damaged("the last CAS number"))?;

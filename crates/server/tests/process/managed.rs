@@ -57,6 +57,35 @@ fn the_manager_learns_when_the_server_is_ready_and_when_it_stops() {
 }
 
 #[test]
+fn the_manager_waits_while_values_are_saved_and_loaded() {
+    let (address, file) = (path("busy"), path("busy-values"));
+    let manager = UnixDatagram::bind(&address).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let receive = || {
+        let mut text = [0; 200];
+        let length = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).lines().next().unwrap_or_default().to_owned()
+    };
+    for is_first in [true, false] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lowwater-server"));
+        command.args(["-p", "0", "-m", "8", "--save-file"]).arg(&file).env("NOTIFY_SOCKET", &address);
+        let mut server = Server::start_by(command);
+        if !is_first {
+            assert_eq!(receive(), "EXTEND_TIMEOUT_USEC=60000000", "at the begin of the load");
+        }
+        assert_eq!(receive(), "READY=1");
+        assert_eq!(exchange(&server.connect(), "set a 0 0 1\r\nb\r\n", "STORED\r\n").unwrap(), "STORED\r\n");
+        kill_process(server.process(), Signal::TERM).unwrap();
+        let received = [receive(), receive(), receive()];
+        let expected = ["STOPPING=1", "EXTEND_TIMEOUT_USEC=60000000", "EXTEND_TIMEOUT_USEC=600000000"];
+        assert_eq!(received, expected, "the save, and the sync of its file");
+        assert!(server.wait().success());
+    }
+    std::fs::remove_file(&address).unwrap();
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn the_managers_sockets_are_served_and_stay_open() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
