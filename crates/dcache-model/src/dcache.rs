@@ -127,8 +127,7 @@ impl Dcache {
             let has_negative_lists = self.policy.has_own_lists();
             // A registry has 1 to 65,536 nodes.
             let last_node = NodeId::new((registry.nodes() - 1) as u16);
-            let sb =
-                Arc::new(SuperBlock::new(id, backend, group.clone(), has_negative_lists, last_node, lists, inodes));
+            let sb = Arc::new(SuperBlock::new(id, group.clone(), has_negative_lists, last_node, lists, inodes));
             let name = Name::checked(b"root");
             let qstr = QStr::new(core.secret, 0, name);
             let root = Arc::new(Dentry::new(&qstr, None, id, group.clone(), core.current_node(&sb), 0));
@@ -145,7 +144,7 @@ impl Dcache {
         // Registered last, so that no callback runs with a superblock that is half built.
         let shrink = MountShrinker { core: Arc::clone(core), sb: Arc::clone(&sb) };
         let registration = prepared.register(Arc::new(shrink));
-        Ok(Mount::new(Arc::clone(core), sb, registration))
+        Ok(Mount::new(Arc::clone(core), sb, registration, backend))
     }
 
     /// Returns the counters. Each is exact while no other thread changes it.

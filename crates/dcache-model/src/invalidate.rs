@@ -176,7 +176,7 @@ impl Mount {
         }
         let name = child.name();
         self.core.counters.backend_lookup(child.dentry.addr());
-        match self.sb.backend.lookup(dir.directory()?, Name::checked(&name)).map_err(ErrorKind::from) {
+        match self.backend.lookup(dir.directory()?, Name::checked(&name)).map_err(ErrorKind::from) {
             Ok(now) => Ok(now == Some(InodeInfo { inode: child.inode(), kind: Kind::Directory })),
             // The backend has no directory `dir` any more.
             Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),

@@ -124,7 +124,7 @@ impl Mount {
             if entry.dentry.has(flag::DEADDIR) {
                 return Err(ErrorKind::NotFound);
             }
-            let names = self.sb.backend.read_dir(number)?;
+            let names = self.backend.read_dir(number)?;
             Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind, inode: node.inode }).collect())
         };
         read().map_err(|kind: ErrorKind| kind.at(path))
@@ -328,7 +328,7 @@ impl Mount {
         };
         let answer = InLookupGuard { mount: self, part, dentry: asked };
         self.core.counters.backend_lookup(answer.dentry.addr());
-        let node = self.sb.backend.lookup(dir.directory()?, qstr.name)?;
+        let node = self.backend.lookup(dir.directory()?, qstr.name)?;
         let dentry = &answer.dentry;
         if let Some(node) = node {
             let inode = self.sb.inodes.get(node.inode, node.kind, group, dentry.node);

@@ -5,6 +5,7 @@
 //! A change must ensure that a mount's drop ends the shrinker before it frees the dentries, which
 //! the shrinker could visit.
 
+use crate::backend::Backend;
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::error::Error;
@@ -25,6 +26,7 @@ pub struct Mount {
     pub(crate) sb: Arc<SuperBlock>,
     /// `None` while unmounting.
     registration: Option<Registration>,
+    pub(crate) backend: Arc<dyn Backend>,
 }
 
 /// A name in a directory, with the kind and number of its inode, from [`Mount::readdir`].
@@ -62,8 +64,13 @@ pub struct DentryRef<'m> {
 }
 
 impl Mount {
-    pub(crate) fn new(core: Arc<DcacheCore>, sb: Arc<SuperBlock>, registration: Registration) -> Self {
-        Self { core, sb, registration: Some(registration) }
+    pub(crate) fn new(
+        core: Arc<DcacheCore>,
+        sb: Arc<SuperBlock>,
+        registration: Registration,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
+        Self { core, sb, registration: Some(registration), backend }
     }
 
     /// Frees every unused dentry below a directory. Returns how many; 0 if the path does not exist.

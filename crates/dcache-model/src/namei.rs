@@ -149,7 +149,7 @@ impl Mount {
         }
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
-        let node = self.sb.backend.create(number, name, kind)?;
+        let node = self.backend.create(number, name, kind)?;
         let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.current_node(&self.sb));
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
@@ -166,7 +166,7 @@ impl Mount {
             return self.lookup_positive(dir, name).and(Err(ErrorKind::AlreadyExists));
         }
         let (number, cached) = self.lookup_vacant(dir, name)?;
-        self.sb.backend.link(file.inode(), number, name)?;
+        self.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.current_node(&self.sb));
         Ok(self.instantiate_at(dir, name, cached, inode))
     }
@@ -230,7 +230,7 @@ impl Mount {
             let victim = entry.dentry.dir().filter(|_| directory);
             // Names in the directory cannot change while it is removed.
             let _victim = victim.map(|victim| victim.rwsem.write());
-            self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
+            self.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
             self.core.mark_removed(&self.sb, &entry.dentry, directory);
         }
         self.d_delete(entry);
@@ -305,7 +305,7 @@ impl Mount {
         let _replaced = replaced.map(|dir| dir.rwsem.write());
         let (from_number, to_number) = (from.0.directory()?, to.0.directory()?);
         let directory = there == Some(Kind::Directory);
-        let renamed = self.sb.backend.rename((from_number, from.1), (to_number, to.1));
+        let renamed = self.backend.rename((from_number, from.1), (to_number, to.1));
         renamed.map_err(|error| not_empty(error, directory))?;
         if there.is_some() {
             core.mark_removed(&self.sb, &target.dentry, directory);

@@ -1,4 +1,7 @@
-//! A superblock: one mounted backend, its lists and its root.
+//! A superblock: the lists and the root of a mounted backend.
+//!
+//! Other threads may keep one while its mount is dropped. So the backend, whose destructor is user
+//! code, belongs to the mount.
 //!
 //! Each mount has its own lists and inodes, so an unmount frees exactly its own dentries; the hash
 //! table is the cache's.
@@ -6,7 +9,6 @@
 //! A change must ensure that the flags by which [`SuperBlock::list`] chooses do not change while a
 //! dentry is on a list: its removal would look on another list.
 
-use crate::backend::Backend;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::inode::Inodes;
@@ -14,12 +16,11 @@ use lowwater_base::sync::{Arc, Mutex};
 use lowwater_lru_core::{ListLru, Memcg, NodeId};
 use std::sync::OnceLock;
 
-/// A superblock: one mounted backend.
+/// A superblock: the lists and the root of a mounted backend.
 #[doc(alias = "struct super_block")]
 pub(crate) struct SuperBlock {
     /// The number of the superblock in its cache.
     pub(crate) id: u16,
-    pub(crate) backend: Arc<dyn Backend>,
     /// Held by every rename of the mount, by a link between two directories, and by an invalidation
     /// beside which renames ran. Linux's excludes only renames between two directories.
     #[doc(alias = "s_vfs_rename_mutex")]
@@ -45,7 +46,6 @@ pub(crate) struct SuperBlock {
 impl SuperBlock {
     pub(crate) fn new(
         id: u16,
-        backend: Arc<dyn Backend>,
         group: Memcg,
         has_negative_lists: bool,
         last_node: NodeId,
@@ -55,7 +55,6 @@ impl SuperBlock {
         let [dentries, probation, protected] = dentries;
         Self {
             id,
-            backend,
             rename_mutex: Mutex::new(()),
             dentries,
             probation,

@@ -3,7 +3,6 @@
 //! A `fails_with_` test repeats the check with a fault, and must fail. docs/ORDERINGS.md names the
 //! check. Numbers such as D22 are those of docs/INVARIANTS.md.
 
-use crate::backend::Memory;
 use crate::dcache::Dcache;
 use crate::dentry::Dentry;
 use crate::inode::Inodes;
@@ -22,8 +21,7 @@ fn check() {
         let group = tree.root();
         let core = Dcache::builder().buckets(1).policy(Unbounded).topology(Arc::new(Fixed::new(1))).build().core;
         let (lists, inodes) = ([(); 3].map(|()| ListLru::new()), Inodes::new(ListLru::new()));
-        let sb =
-            Arc::new(SuperBlock::new(0, Arc::new(Memory::new()), group.clone(), false, NodeId::ZERO, lists, inodes));
+        let sb = Arc::new(SuperBlock::new(0, group.clone(), false, NodeId::ZERO, lists, inodes));
         let name = |parent, name| QStr::new(core.secret, parent, Name::checked(name));
         let root = Arc::new(Dentry::new(&name(0, b"root"), None, 0, group.clone(), NodeId::ZERO, 0));
         let top = core.alloc(&sb, &root, &name(root.addr(), b"top"), group, 0);

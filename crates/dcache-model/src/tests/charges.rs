@@ -11,7 +11,7 @@ use crate::negative::{BoundInputs, NewNegative, Probation, Unbounded};
 use crate::{Dcache, Kind, NegativePolicy};
 use lowwater_lru_core::{ByteSize, Memcg};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 /// The bytes charged for a dentry whose name is inline: up to 32 bytes long.
 const ONE: u64 = Dcache::dentry_bytes() as u64;
@@ -355,6 +355,52 @@ impl NegativePolicy for BoundPanics {
         assert!(!self.0.load(Relaxed), "as the test demands");
         None
     }
+}
+
+/// Keeps all negatives. The next bound after the flag is set lasts for two waits of the barrier.
+#[derive(Debug)]
+struct BoundWaits(Arc<AtomicBool>, Arc<Barrier>);
+
+impl NegativePolicy for BoundWaits {
+    fn name(&self) -> &'static str {
+        "bound waits"
+    }
+    fn has_own_lists(&self) -> bool {
+        true
+    }
+    fn negative_added(&self, _: &NewNegative<'_>) {}
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
+        if self.0.swap(false, Relaxed) {
+            self.1.wait();
+            self.1.wait();
+        }
+        None
+    }
+}
+
+#[test]
+fn a_charge_that_reclaims_from_a_mount_keeps_no_backend() {
+    let (waits, barrier) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let fixture = fixture(BoundWaits(Arc::clone(&waits), Arc::clone(&barrier)), 1000);
+    let memory = Arc::new(Memory::new());
+    let backend = Arc::downgrade(&memory);
+    let other = fixture.dcache.mount(memory, &fixture.registry, fixture.tree.root()).unwrap();
+    // Referenced, so that a scan frees none and calls `bound`.
+    for _ in 0..2 {
+        (0..20).for_each(|n| assert!(other.stat(format!("/{n}").as_bytes()).unwrap().is_none()));
+    }
+    fixture.tree.root().set_max(ByteSize::new(usage(fixture.tree.root(), &fixture)));
+    waits.store(true, Relaxed);
+    std::thread::scope(|scope| {
+        let looked_up = scope.spawn(|| fixture.missing(b"/new"));
+        barrier.wait();
+        drop(other);
+        let is_dropped = backend.upgrade().is_none();
+        barrier.wait();
+        looked_up.join().unwrap();
+        assert!(is_dropped, "the drop of the mount did not drop its backend");
+    });
+    fixture.assert_valid();
 }
 
 #[test]
