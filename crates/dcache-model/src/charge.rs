@@ -10,9 +10,9 @@
 //!
 //! The dentries below the refusing limit may be on other lists: those of another mount, of an
 //! ancestor with the dentries of its ended children, or of a sibling. So while the call's own lists
-//! hold less than half of the limit, each retry compares them with the next lists of a round-robin
-//! over the subtree, and reclaims from the longer ones. Another memcg within its `min` or `low`
-//! is spared. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
+//! hold less than half of the limit, or gave nothing to the retry before, each retry compares them
+//! with the next lists of a round-robin over the subtree, and reclaims from the longer ones. Of
+//! another memcg nothing within its `min` or `low` is taken. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
 //! dentries a charge may be refused before the round-robin has come to the others.
 //!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
@@ -99,7 +99,7 @@ impl DcacheCore {
 
     #[cold]
     fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64, mut over: OverLimit) -> bool {
-        let mut round_ends = 0;
+        let (mut round_ends, mut is_fruitless) = (0, false);
         for _ in 0..RECLAIM_RETRIES {
             // A memcg that has ended has its dentries on its ancestor's lists.
             let listed = memcg.nearest_online();
@@ -108,11 +108,12 @@ impl DcacheCore {
                 return false;
             }
             let own = nr_unused(sb, &listed).saturating_mul(DENTRY_BYTES as u64);
-            let others = own < over.memcg.max().get() / 2;
+            let others = is_fruitless || own < over.memcg.max().get() / 2;
             let other = others.then(|| self.next_lists(sb, &listed, &over.memcg, &mut round_ends)).flatten();
             let mut lists = [Some((sb, &listed)), other.as_ref().map(|(sb, memcg)| (&**sb, memcg))];
             lists.sort_by_key(|lists| Reverse(lists.map(|(sb, memcg)| nr_unused(sb, memcg))));
-            if lists.into_iter().flatten().any(|(sb, memcg)| self.reclaim_few(sb, memcg) > 0) {
+            is_fruitless = !lists.into_iter().flatten().any(|(sb, memcg)| self.reclaim_few(sb, memcg) > 0);
+            if !is_fruitless {
                 match memcg.try_charge(ByteSize::new(bytes)) {
                     Ok(_) => return true,
                     Err(again) => {

@@ -182,6 +182,21 @@ fn a_charge_on_one_mount_evicts_the_groups_dentries_of_another() {
     }
 }
 
+#[test]
+fn a_charge_evicts_idle_dentries_of_another_mount_if_all_its_own_are_in_use() {
+    let fixture = fixture(Unbounded, 400);
+    let other = fixture.dcache.mount(Arc::new(Memory::new()), &fixture.registry, fixture.tree.root()).unwrap();
+    (0..149).for_each(|n| assert!(other.stat(format!("/{n}").as_bytes()).unwrap().is_none()));
+    // More than half of the limit, and referenced again before each new name.
+    for new in 0..60 {
+        (0..250).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
+        fixture.missing(format!("/new-{new}").as_bytes());
+    }
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    drop(other);
+    fixture.assert_valid();
+}
+
 /// A charge looks at some of the lists, and the next one below the same limit at those that follow.
 #[test]
 fn charges_at_two_limits_come_to_the_lists_of_many_groups() {
