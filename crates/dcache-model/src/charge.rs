@@ -110,9 +110,10 @@ impl DcacheCore {
             let own = nr_unused(sb, &listed).saturating_mul(DENTRY_BYTES as u64);
             let others = is_fruitless || own < over.memcg.max().get() / 2;
             let other = others.then(|| self.next_lists(sb, &listed, &over.memcg, &mut round_ends)).flatten();
-            let mut lists = [Some((sb, &listed)), other.as_ref().map(|(sb, memcg)| (&**sb, memcg))];
-            lists.sort_by_key(|lists| Reverse(lists.map(|(sb, memcg)| nr_unused(sb, memcg))));
-            is_fruitless = !lists.into_iter().flatten().any(|(sb, memcg)| self.reclaim_few(sb, memcg) > 0);
+            let other = other.as_ref().map(|(sb, memcg, max)| (&**sb, memcg, *max));
+            let mut lists = [Some((sb, &listed, SCAN_BATCH)), other];
+            lists.sort_by_key(|lists| Reverse(lists.map(|(sb, memcg, _)| nr_unused(sb, memcg))));
+            is_fruitless = !lists.into_iter().flatten().any(|(sb, memcg, max)| self.reclaim_few(sb, memcg, max) > 0);
             if !is_fruitless {
                 match memcg.try_charge(ByteSize::new(bytes)) {
                     Ok(_) => return true,
@@ -129,26 +130,26 @@ impl DcacheCore {
         false
     }
 
-    /// Reclaims a few dentries of a memcg on a mount, from the first node that has some to free.
-    /// Returns how many were killed.
-    fn reclaim_few(&self, sb: &SuperBlock, memcg: &Memcg) -> u64 {
+    /// Reclaims up to `max` dentries of a memcg on a mount, from the first node that has some to
+    /// free. Returns how many were killed.
+    fn reclaim_few(&self, sb: &SuperBlock, memcg: &Memcg, max: u64) -> u64 {
         let here = self.current_node(sb);
         let others = nodes(sb).filter(|&node| node != here);
-        let mut killed =
-            std::iter::once(here).chain(others).map(|node| self.scan_dentries(sb, memcg, node, SCAN_BATCH));
+        let mut killed = std::iter::once(here).chain(others).map(|node| self.scan_dentries(sb, memcg, node, max));
         killed.find(|&killed| killed > 0).unwrap_or(0)
     }
 
     /// Returns the next lists of the round-robin over `top` and the memcgs below it, on any mount,
-    /// if they have unused dentries and are not those of `listed` on `sb`. `round_ends` counts the
-    /// rounds that ended for this charge since it came to such lists.
+    /// if they have unused dentries and are not those of `listed` on `sb`; and how many dentries may
+    /// be reclaimed. `round_ends` counts the rounds that ended for this charge since it came to such
+    /// lists.
     fn next_lists(
         &self,
         sb: &SuperBlock,
         listed: &Memcg,
         top: &Memcg,
         round_ends: &mut u32,
-    ) -> Option<(Arc<SuperBlock>, Memcg)> {
+    ) -> Option<(Arc<SuperBlock>, Memcg, u64)> {
         if *round_ends >= ROUND_ENDS {
             return None;
         }
@@ -165,11 +166,14 @@ impl DcacheCore {
             };
             let protection = memcg.protection(top);
             let floor = protection.min.max(protection.low);
-            let is_spared = memcg != *listed && floor > ByteSize::ZERO && memcg.usage() <= floor;
+            let max = match memcg == *listed || floor == ByteSize::ZERO {
+                true => SCAN_BATCH,
+                false => (memcg.usage().saturating_sub(floor).get() / DENTRY_BYTES as u64).min(SCAN_BATCH),
+            };
             let other = self.superblock(id as u16).filter(|other| other.id != sb.id || memcg != *listed);
-            if let Some(other) = other.filter(|other| !is_spared && nr_unused(other, &memcg) > 0) {
+            if let Some(other) = other.filter(|other| max > 0 && nr_unused(other, &memcg) > 0) {
                 *round_ends = 0;
-                next = Some((other, memcg));
+                next = Some((other, memcg, max));
                 break;
             }
         }

@@ -221,16 +221,14 @@ fn charges_at_two_limits_come_to_the_lists_of_many_groups() {
 /// The limit is the parent's, with room for half of what the jobs look up.
 #[test]
 fn a_charge_at_the_parents_limit_evicts_other_childrens_dentries() {
-    for (ended, protected) in [(true, false), (false, false), (false, true)] {
+    for (ended, protected) in [(true, 0), (false, 0), (false, 9), (false, 10)] {
         let fixture = fixture(Unbounded, 1000);
         let parent = fixture.tree.root().create("parent").unwrap();
         parent.set_max(ByteSize::new(50 * ONE));
         let outside = fixture.tree.root().create("outside").unwrap();
         second_lookups(&fixture, &outside, "outside", 10);
         let jobs: Vec<_> = (0..10).map(|n| parent.create(&n.to_string()).unwrap()).collect();
-        if protected {
-            jobs[0].set_min(ByteSize::new(10 * ONE));
-        }
+        jobs[0].set_min(ByteSize::new(protected * ONE));
         for (n, job) in jobs.iter().enumerate() {
             let again = second_lookups(&fixture, job, &format!("job-{n}"), 10);
             if ended {
@@ -242,7 +240,7 @@ fn a_charge_at_the_parents_limit_evicts_other_childrens_dentries() {
         let kept: Vec<_> = jobs.iter().map(|job| usage(job, &fixture) / ONE).collect();
         assert!((40..=50).contains(&kept.iter().sum::<u64>()), "{kept:?}");
         assert!(ended || kept[9] >= 2, "the last job takes a share from the others: {kept:?}");
-        assert!(!protected || kept[0] == 10, "the dentries within a min are spared: {kept:?}");
+        assert!(kept[0] >= protected, "the dentries within a min are spared: {kept:?}");
         assert_eq!(usage(&outside, &fixture), 10 * ONE, "a group that is not below the parent loses nothing");
         fixture.assert_valid();
     }
