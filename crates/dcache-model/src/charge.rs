@@ -12,8 +12,9 @@
 //! ancestor with the dentries of its ended children, or of a sibling. So while the call's own lists
 //! hold less than half of the limit, or gave nothing to the retry before, each retry compares them
 //! with the next lists of a round-robin over the subtree, and reclaims from the longer ones. Of
-//! another memcg nothing within its `min` or `low` is taken. A retry looks at a bounded number of lists, so in a subtree of many memcgs without
-//! dentries a charge may be refused before the round-robin has come to the others.
+//! another memcg nothing within its `min` or `low` is taken. A retry looks at a bounded number of
+//! lists, so in a subtree of many memcgs, or of many mounts, a charge may be refused before the
+//! round-robin has come to lists with dentries.
 //!
 //! Lookups find an uncharged dentry until its last put: the lock of a directory is in its dentry,
 //! so the directory must not have a second dentry. The uncharged bytes are therefore bounded by the
@@ -140,9 +141,9 @@ impl DcacheCore {
     }
 
     /// Returns the next lists of the round-robin over `top` and the memcgs below it, on any mount,
-    /// if they have unused dentries and are not those of `listed` on `sb`; and how many dentries may
-    /// be reclaimed. `round_ends` counts the rounds that ended for this charge since it came to such
-    /// lists.
+    /// if they have unused dentries and are not those of `listed` on `sb`; and how many dentries
+    /// may be reclaimed. `round_ends` counts the rounds that ended for this charge since it came to
+    /// such lists.
     fn next_lists(
         &self,
         sb: &SuperBlock,
